@@ -1,0 +1,141 @@
+"""The field reward ``0.05 + 0.95 * F1 ** k`` with k = 4 (METHODS §2).
+
+Under group-standardised advantages any affine change of a reward has no effect: the power acts only through its convexity,
+in groups of three or more distinct values (``group.py``). k = 1 and k = 2 are there to measure that.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from certloop.agentrl.rewards.errors import RewardError
+from certloop.agentrl.rewards.matching import KEY_THRESHOLD, Canonical, FieldMap, Matching, Method, match_fields
+
+FLOOR = 0.05
+"""What a parsable answer earns whatever it says. A format penalty takes exactly this away."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedAnswer:
+    """A JSON object of fields. ``duplicates`` are keys written more than once (the last one counts), ``not_text`` are keys whose
+    value is neither text nor null (it is compared by its JSON text)."""
+
+    fields: dict[str, str | None]
+    duplicates: tuple[str, ...] = ()
+    not_text: tuple[str, ...] = ()
+
+    @property
+    def strict(self) -> bool:
+        """Whether the answer is the flat object of texts that was asked for (the F of METHODS §1.4)."""
+        return not self.duplicates and not self.not_text
+
+
+@dataclass(frozen=True, slots=True)
+class F1Reward:
+    """A reward and why. ``matching`` is None exactly when the answer could not be parsed."""
+
+    reward: float
+    k: float
+    matching: Matching | None = None
+    penalised: bool = False
+    strict: bool = False
+
+    @property
+    def f1(self) -> float:
+        return 0.0 if self.matching is None else self.matching.f1
+
+    def to_log(self) -> dict[str, Any]:
+        """Return what may be logged: numbers and the truth's own labels, never a value nor a label that the model wrote."""
+        out: dict[str, Any] = {"reward": round(self.reward, 6), "k": self.k, "parsed": self.matching is not None}
+        if self.matching is None:
+            return out
+        match = self.matching
+        out |= {
+            "strict": self.strict,
+            "penalised": self.penalised,
+            "precision": round(match.precision, 6),
+            "recall": round(match.recall, 6),
+            "f1": round(match.f1, 6),
+            "fields": {p.truth_key: round(p.value_similarity, 4) for p in match.pairs} | dict.fromkeys(match.missed, 0.0),
+            "extra": len(match.extra),
+            "invented": list(match.invented),
+            "sentinels": {"total": match.sentinels.total, "respected": match.sentinels.respected},
+        }
+        return out
+
+
+def f1_power(f1: float, k: float = 4) -> float:
+    """Return 0.05 + 0.95 * f1 ** k for an F1 in [0, 1]. Raises RewardError for anything else or for k <= 0."""
+    if not 0.0 <= f1 <= 1.0 or not (k > 0 and math.isfinite(k)):
+        raise RewardError(f"F1 must lie in [0, 1] and k must be positive, got F1={f1!r}, k={k!r}")
+    return FLOOR + (1.0 - FLOOR) * math.pow(f1, k)
+
+
+def f1_power_reward(
+    truth: FieldMap,
+    answer: str | FieldMap,
+    *,
+    k: float = 4,
+    canonical: Canonical | None = None,
+    key_threshold: float = KEY_THRESHOLD,
+    method: Method = "greedy",
+    format_penalty: float = FLOOR,
+) -> F1Reward:
+    """Score one answer, JSON text or a mapping already parsed: 0 when unparsable, else ``f1_power``.
+
+    A key written twice in the JSON text costs ``format_penalty`` (never below 0). Raises RewardError only for a bad truth or k.
+    """
+    parsed = parse_answer(answer) if isinstance(answer, str) else ParsedAnswer(dict(answer))
+    if parsed is None:
+        f1_power(0.0, k)
+        return F1Reward(0.0, k)
+    matching = match_fields(truth, parsed.fields, canonical=canonical, key_threshold=key_threshold, method=method)
+    reward = f1_power(min(matching.f1, 1.0), k)
+    penalised = bool(parsed.duplicates)
+    if penalised:
+        reward = max(0.0, reward - format_penalty)
+    return F1Reward(reward, k, matching, penalised, parsed.strict)
+
+
+def parse_answer(text: str) -> ParsedAnswer | None:
+    """Return the fields of a JSON object, or None when the text is not exactly one JSON object (fences and NaN are refused)."""
+    duplicates: dict[str, None] = {}
+
+    def last_wins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        seen: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in seen:
+                duplicates[key] = None
+            seen[key] = value
+        return seen
+
+    try:
+        data = json.loads(
+            text, object_pairs_hook=last_wins, parse_int=_Number, parse_float=_Number, parse_constant=_refuse_constant
+        )
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(data, dict):
+        return None
+    fields: dict[str, str | None] = {}
+    not_text = []
+    for key, value in data.items():
+        if value is None or type(value) is str:
+            fields[key] = value
+        else:
+            not_text.append(key)
+            fields[key] = str(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return ParsedAnswer(fields, tuple(duplicates), tuple(not_text))
+
+
+class _Number(str):
+    """A JSON number as it was written: 007.50 digits must not be lost, and huge numbers must not be converted."""
+
+    __slots__ = ()
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")

@@ -1,0 +1,64 @@
+"""How alike two texts are: 1 - Levenshtein / longer length, after NFKC and without white space (METHODS §2)."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+MAX_EXACT_CHARS = 8192
+"""Longer texts are compared exactly up to here; what follows counts as wrong, so a runaway answer stays cheap and never gains."""
+
+
+def fold(text: str) -> str:
+    """Return the text in NFKC without any white space: the form in which keys and values are compared."""
+    return re.sub(r"\s+", "", unicodedata.normalize("NFKC", text))
+
+
+def text_similarity(a: str, b: str) -> float:
+    """Return a similarity in [0, 1]: 1 for equal texts after :func:`fold` (two empty texts are equal), symmetric.
+
+    Beyond ``MAX_EXACT_CHARS`` characters the answer is a lower bound of the true similarity.
+    """
+    a, b = fold(a), fold(b)
+    if a == b:
+        return 1.0
+    longest = max(len(a), len(b))
+    distance = levenshtein(a[:MAX_EXACT_CHARS], b[:MAX_EXACT_CHARS]) + max(longest - MAX_EXACT_CHARS, 0)
+    return max(0.0, 1.0 - distance / longest)
+
+
+def levenshtein(a: str, b: str) -> int:
+    """Return the edit distance (insert, delete and replace cost 1), bit-parallel over Python integers.
+
+    Source: Hyyrö, "A bit-vector algorithm for computing Levenshtein and Damerau edit distances", 2003.
+    O(len(b)) integer operations of len(a) bits.
+    """
+    a, b = _without_common_ends(a, b)
+    if not a or not b:
+        return len(a) + len(b)
+    positions: dict[str, int] = {}
+    for i, char in enumerate(a):
+        positions[char] = positions.get(char, 0) | 1 << i
+    full, last = (1 << len(a)) - 1, 1 << (len(a) - 1)
+    plus, minus, distance = full, 0, len(a)  # vertical differences of +1 and -1, one bit a row
+    for char in b:
+        equal = positions.get(char, 0)
+        diagonal = (((equal & plus) + plus) ^ plus) | equal
+        up = minus | (full & ~(diagonal | plus))
+        down = plus & diagonal
+        distance += bool(up & last) - bool(down & last)
+        up, down, reach = up << 1 | 1, down << 1, equal | minus
+        plus = full & (down | ~(reach | up))
+        minus = full & up & reach
+    return distance
+
+
+def _without_common_ends(a: str, b: str) -> tuple[str, str]:
+    shortest = min(len(a), len(b))
+    head = 0
+    while head < shortest and a[head] == b[head]:
+        head += 1
+    tail = 0
+    while tail < shortest - head and a[-1 - tail] == b[-1 - tail]:
+        tail += 1
+    return a[head : len(a) - tail], b[head : len(b) - tail]
