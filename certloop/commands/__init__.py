@@ -1,0 +1,1 @@
+"""One module per command. Modules import only typer at the top: the rest loads when the command runs."""

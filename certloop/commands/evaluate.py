@@ -1,0 +1,1 @@
+"""``certloop evaluate DIR --labels labels.jsonl``: how well a folder of labelled files is read."""

@@ -1,0 +1,126 @@
+"""``certloop extract PATH...``: read files into a table, JSON Lines, CSV or XLSX."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from certloop.output import Format, open_writer, printable
+
+if TYPE_CHECKING:
+    from certloop.extract import ExtractConfig
+    from certloop.extract.result import Result
+
+EXIT_ALL_READ, EXIT_SOME_FAILED, EXIT_NOTHING_READ = 0, 1, 3
+
+
+def extract(
+    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Files, folders, patterns, or - for standard input.")],
+    doc_type: Annotated[
+        str | None, typer.Option("--type", metavar="T", help="Take every document for this type (see `certloop types`).")
+    ] = None,
+    output_format: Annotated[Format, typer.Option("--format", help="What is written.")] = Format.TABLE,
+    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here, not to standard output.")] = None,
+    annotate: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Also draw each page with labelled boxes into DIR.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, max=256, metavar="N", help="Worker processes (default: CERTLOOP_WORKERS or 1).")
+    ] = None,
+    recursive: Annotated[bool, typer.Option("--recursive", "-r", help="Descend into the folders of a folder.")] = False,
+) -> None:
+    """Read certificates. Results come in input order; data goes to standard output, progress to standard error.
+
+    Exit codes: 0 every file was read, 1 some file failed or was read in part, 2 the command makes no sense, 3 nothing could be read.
+    """
+    from certloop.settings import Settings
+    from certloop.sources import collect
+    from certloop.templates import load_types
+
+    settings = Settings.load()
+    config = settings.extract_config()
+    if doc_type is not None:
+        load_types(config.template_path).get(doc_type)
+    sources = collect(paths, recursive=recursive)
+    if sources.skipped:
+        names = ", ".join(p.name for p in sources.skipped[:5])
+        typer.echo(printable(f"skipped {len(sources.skipped)} other files: {names}"), err=True)
+
+    from certloop.extract.batch import read_many
+
+    statuses: Counter[str] = Counter()
+    draw = _annotator(annotate, config)
+    with open_writer(output_format, output) as writer, _progress(len(sources.files)) as on_progress:
+        results = read_many(
+            sources.files, config, workers=workers or settings.workers, doc_type=doc_type, on_progress=on_progress
+        )
+        for source, result in zip(sources.files, results, strict=True):
+            writer.write(result)
+            draw(source, result)
+            statuses[result.status.value] += 1
+            if result.error is not None:
+                _complain(f"{result.file}: error[{result.error['code']}]: {result.error['message']}")
+    if len(sources.files) > 1:
+        counts = ", ".join(f"{count} {status}" for status, count in sorted(statuses.items()))
+        typer.echo(f"{len(sources.files)} files: {counts}", err=True)
+    raise typer.Exit(exit_code(statuses))
+
+
+def exit_code(statuses: Counter[str]) -> int:
+    if statuses["ok"] == statuses.total():
+        return EXIT_ALL_READ
+    return EXIT_NOTHING_READ if statuses["failed"] == statuses.total() else EXIT_SOME_FAILED
+
+
+def _complain(message: str) -> None:
+    typer.echo(printable(message), err=True)
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[int, int], None] | None]:
+    """A bar on standard error when a person watches it."""
+    import sys
+
+    if total < 2 or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
+    bar = Progress(BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=Console(stderr=True), transient=True)
+    with bar:
+        task = bar.add_task("reading", total=total)
+        yield lambda done, _total: bar.update(task, completed=done)
+
+
+def _annotator(folder: Path | None, config: ExtractConfig) -> Callable[[Path | bytes, Result], None]:
+    """A function that draws one result's pages as ``DIR/<stem>_p<page>.png``; a stem that was used before becomes ``<stem>~2``."""
+    if folder is None:
+        return lambda _source, _result: None
+    from certloop.errors import UsageError
+    from certloop.extract.annotate import annotate
+    from certloop.extract.ingest import ingest
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot write pictures to {folder}: {error.strerror}") from None
+    used: Counter[str] = Counter()
+
+    def draw(source: Path | bytes, result: Result) -> None:
+        if not result.documents:
+            return
+        stem = "stdin" if isinstance(source, bytes) else source.stem
+        used[stem.casefold()] += 1
+        if (nth := used[stem.casefold()]) > 1:
+            stem = f"{stem}~{nth}"
+        pages = ingest(source, config.limits).pages
+        for page, picture in zip(pages, annotate(result, pages), strict=True):
+            picture.save(folder / f"{stem}_p{page.index + 1}.png")
+
+    return draw

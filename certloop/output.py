@@ -1,0 +1,248 @@
+"""How results are printed: table, JSON Lines, CSV and XLSX. Writers take one result at a time, in input order."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Protocol
+
+from certloop.errors import UsageError
+
+if TYPE_CHECKING:
+    from openpyxl import Workbook
+    from openpyxl.worksheet.worksheet import Worksheet
+
+    from certloop.extract.result import Document, FieldResult, Result
+
+TABLE_WIDTH = 120
+CSV_COLUMNS = (
+    "file", "file_status", "error", "document", "doc_type", "type_confidence", "page", "field", "label", "value", "normalised", "status",
+    "confidence", "failed_checks", "suggestion",
+)  # fmt: skip
+_FORMULA_STARTS = frozenset("=+-@\t\r\n＝＋－＠")
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+
+
+class Format(StrEnum):
+    TABLE = "table"
+    JSONL = "jsonl"
+    CSV = "csv"
+    XLSX = "xlsx"
+
+
+class Writer(Protocol):
+    def write(self, result: Result) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@contextmanager
+def open_writer(kind: Format, output: Path | None) -> Iterator[Writer]:
+    """A writer to ``output`` or to standard output, closed at the end. Raises UsageError when that cannot be written."""
+    if kind is Format.XLSX and output is None and sys.stdout.isatty():
+        raise UsageError("xlsx is binary: add --output FILE.xlsx or send it through a pipe")
+    try:
+        stream = _open(kind, output)
+    except OSError as error:
+        raise UsageError(f"cannot write {output}: {error.strerror}") from None
+    try:
+        writer = _WRITERS[kind](stream)
+        yield writer
+        writer.close()
+        stream.flush()
+    finally:
+        if output is not None:
+            stream.close()
+
+
+def _open(kind: Format, output: Path | None) -> IO[Any]:
+    if kind is Format.XLSX:
+        return sys.stdout.buffer if output is None else output.open("wb")
+    if output is None:
+        # A lone surrogate (a file name that is not UTF-8) becomes \udcXX, which is also its JSON escape.
+        if hasattr(sys.stdout, "reconfigure"):
+            sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
+        return sys.stdout
+    # Excel takes a CSV file for UTF-8 only when it starts with a byte order mark; a pipe gets none.
+    encoding = "utf-8-sig" if kind is Format.CSV else "utf-8"
+    return output.open("w", encoding=encoding, errors="backslashreplace", newline="")
+
+
+def neutralise(text: str) -> str:
+    """A cell that a spreadsheet would run as a formula gets a leading apostrophe (OWASP, CSV injection)."""
+    return "'" + text if text.lstrip(" ")[:1] in _FORMULA_STARTS else text
+
+
+def printable(text: str) -> str:
+    """Text for a terminal: control characters, escape sequences among them, become U+FFFD."""
+    return _CONTROL.sub("\ufffd", text)
+
+
+def failed_checks(field: FieldResult) -> str:
+    return "; ".join(v.message_zh for v in field.validations if v.failed)
+
+
+class JsonlWriter:
+    """One JSON object per file and line."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+
+    def write(self, result: Result) -> None:
+        self._stream.write(json.dumps(result.to_json(), ensure_ascii=False) + "\n")
+        self._stream.flush()
+
+    def close(self) -> None:
+        """Nothing is held back."""
+
+
+class CsvWriter:
+    """One row per field. A file without documents gets one row that says why."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._csv = csv.writer(stream)
+        self._csv.writerow(CSV_COLUMNS)
+
+    def write(self, result: Result) -> None:
+        error = "" if result.error is None else f"{result.error['code']}: {result.error['message']}"
+        head = [result.file, result.status.value, error]
+        rows = [
+            [*head, number, document.doc_type, f"{document.type_confidence:.4f}", *_field_cells(id_, field)]
+            for number, document in enumerate(result.documents, start=1)
+            for id_, field in (document.fields.items() or [("", None)])
+        ]
+        for row in rows or [[*head, *[""] * (len(CSV_COLUMNS) - len(head))]]:
+            self._csv.writerow([neutralise(cell) if isinstance(cell, str) else cell for cell in row])
+
+    def close(self) -> None:
+        """Nothing is held back."""
+
+
+def _field_cells(field_id: str, field: FieldResult | None) -> list[Any]:
+    if field is None:  # a document of unknown type has no fields
+        return [""] * 9
+    normalised = field.normalised
+    if normalised is not None and not isinstance(normalised, str):
+        normalised = json.dumps(normalised, ensure_ascii=False)
+    return [
+        "" if field.page is None else field.page + 1,
+        field_id,
+        field.label,
+        field.value or "",
+        normalised or "",
+        field.status.value,
+        f"{field.confidence:.4f}",
+        failed_checks(field),
+        field.suggestion or "",
+    ]
+
+
+class TableWriter:
+    """One table per document, for people."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        from rich.console import Console
+
+        self._console = Console(file=stream, width=None if stream.isatty() else TABLE_WIDTH, highlight=False)
+
+    def write(self, result: Result) -> None:
+        from rich.text import Text
+
+        if not result.documents:
+            why = "no certificate found" if result.error is None else f"{result.error['code']}: {result.error['message']}"
+            self._console.print(Text(printable(f"{result.file}  {result.status.value}: {why}"), style="bold red"))
+        for number, document in enumerate(result.documents, start=1):
+            self._console.print(self._table(result, number, document))
+        for warning in result.warnings:
+            self._console.print(Text(printable(f"  warning {warning.get('code')}: {warning.get('message')}"), style="yellow"))
+
+    def _table(self, result: Result, number: int, document: Document) -> Any:
+        from rich.table import Table
+        from rich.text import Text
+
+        count = f" ({number} of {len(result.documents)})" if len(result.documents) > 1 else ""
+        title = f"{result.file}{count}  {document.title or ''} [{document.doc_type} {document.type_confidence:.2f}]"
+        table = Table(title=Text(printable(title), style="bold"), title_justify="left", expand=False)
+        table.add_column("Field", no_wrap=True)
+        table.add_column("Value", overflow="fold")
+        table.add_column("Conf.", justify="right", no_wrap=True)
+        table.add_column("Checks", overflow="fold")
+        for field in document.fields.values():
+            if field.status.value == "absent":
+                continue
+            value = Text(printable(field.value)) if field.value is not None else Text(f"({field.status.value})", style="dim")
+            table.add_row(Text(field.label), value, f"{field.confidence:.2f}", _checks(field))
+        for verdict in document.validations:
+            if verdict.failed:
+                table.add_row("", "", "", Text(printable(f"✗ {verdict.message_zh}"), style="red"))
+        return table
+
+    def close(self) -> None:
+        """Nothing is held back."""
+
+
+def _checks(field: FieldResult) -> Any:
+    from rich.text import Text
+
+    if failed := failed_checks(field):
+        hint = f" (→ {field.suggestion}?)" if field.suggestion else ""
+        return Text(printable(f"✗ {failed}{hint}"), style="red")
+    return Text("✓", style="green") if any(v.passed for v in field.validations) else Text("")
+
+
+class XlsxWriter:
+    """A sheet ``files`` and one sheet per document type with a row per document, so that a type's fields are columns."""
+
+    HEAD = ("file", "document", "type_confidence", "failed_checks")
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        from openpyxl import Workbook
+
+        self._stream = stream
+        self._book: Workbook = Workbook()
+        files = self._book.active
+        assert files is not None, "a new workbook has a sheet"
+        self._files = files
+        self._files.title = "files"
+        self._append(self._files, ["file", "status", "error", "message", "documents"])
+        self._columns: dict[str, list[str]] = {}
+
+    def write(self, result: Result) -> None:
+        error = result.error or {}
+        self._append(
+            self._files,
+            [result.file, result.status.value, error.get("code", ""), error.get("message", ""), len(result.documents)],
+        )
+        for number, document in enumerate(result.documents, start=1):
+            self._add_document(result.file, number, document)
+
+    def _add_document(self, file: str, number: int, document: Document) -> None:
+        name = re.sub(r"[\[\]:*?/\\]", " ", document.doc_type)[:31]
+        if name not in self._columns:
+            self._columns[name] = [f.label for f in document.fields.values()]
+            self._append(self._book.create_sheet(name), [*self.HEAD, *self._columns[name]])
+        by_label = {f.label: f.value or "" for f in document.fields.values()}
+        failed = "; ".join(f"{f.label}: {text}" for f in document.fields.values() if (text := failed_checks(f)))
+        values = [by_label.get(label, "") for label in self._columns[name]]
+        self._append(self._book[name], [file, number, round(document.type_confidence, 4), failed, *values])
+
+    def _append(self, sheet: Worksheet, cells: list[str | int | float]) -> None:
+        """Text stays text: strings are never turned into numbers (Excel rounds 18 digits), and none starts like a formula."""
+        sheet.append([neutralise(printable(cell)) if isinstance(cell, str) else cell for cell in cells])
+
+    def close(self) -> None:
+        self._book.save(self._stream)
+
+
+_WRITERS: dict[Format, type[Any]] = {
+    Format.TABLE: TableWriter,
+    Format.JSONL: JsonlWriter,
+    Format.CSV: CsvWriter,
+    Format.XLSX: XlsxWriter,
+}

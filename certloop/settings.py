@@ -1,0 +1,63 @@
+"""Settings from the environment (``CERTLOOP_...``). Only the front door reads them; rooms take frozen config objects."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+
+from pydantic import Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from certloop.errors import UsageError
+
+if TYPE_CHECKING:
+    from certloop.extract import ExtractConfig
+
+
+class Settings(BaseSettings):
+    """Every setting with its default. ``certloop doctor`` prints those in force."""
+
+    model_config = SettingsConfigDict(env_prefix="CERTLOOP_", extra="ignore", frozen=True)
+
+    template_path: Annotated[tuple[Path, ...], NoDecode] = Field(
+        (), description="folders with further document types, separated like PATH; a later folder replaces an earlier type of the same id"
+    )
+    engine: Literal["ocr", "ocr-stock"] = Field("ocr", description="what reads a page: ocr (embedded), ocr-stock (rapidocr as it comes)")
+    workers: int = Field(1, ge=1, le=256, description="worker processes of `certloop extract`")
+    max_bytes: int = Field(64 << 20, gt=0, description="largest file, in bytes")
+    max_pixels: int = Field(80_000_000, gt=0, description="largest page, in pixels")
+    max_pages: int = Field(50, gt=0, description="most pages of one file")
+    decode_timeout_s: float = Field(30.0, gt=0, description="seconds one file may take to decode")
+    decode_memory_bytes: int = Field(1536 << 20, gt=0, description="address space of the decoding process, in bytes")
+
+    @field_validator("template_path", mode="before")
+    @classmethod
+    def _split_path(cls, value: Any) -> Any:
+        return tuple(part for part in value.split(os.pathsep) if part) if isinstance(value, str) else value
+
+    @classmethod
+    def load(cls) -> Self:
+        """Read the environment. Raises UsageError that names the variable and what is wrong with it."""
+        try:
+            return cls()
+        except ValidationError as error:
+            problems = "; ".join(f"CERTLOOP_{str(e['loc'][0]).upper()}: {e['msg']}" for e in error.errors())
+            raise UsageError(f"invalid settings: {problems}") from None
+
+    def extract_config(self) -> ExtractConfig:
+        """The frozen configuration of the extract room."""
+        from certloop.extract import ExtractConfig
+        from certloop.extract.ingest import IngestLimits
+
+        return ExtractConfig(
+            limits=IngestLimits(
+                max_bytes=self.max_bytes,
+                max_pixels=self.max_pixels,
+                max_pages=self.max_pages,
+                timeout_s=self.decode_timeout_s,
+                memory_bytes=self.decode_memory_bytes,
+            ),
+            template_path=tuple(str(p) for p in self.template_path),
+            engine=self.engine,
+        )
