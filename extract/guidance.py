@@ -1,0 +1,84 @@
+"""Machine-readable guidance: the only door by which memory, skills and notes steer the reader.
+
+A hint names a field and, optionally, when it applies (``doc_type``, ``trigger``: text that must stand on the page) and what to do:
+more printed labels for the field, where its value stands, what it looks like, which tool to use on it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from certloop.agentrl.errors import CertloopError
+
+TOOLS = ("zoom", "red_ink", "qr")
+
+
+class GuidanceError(CertloopError, ValueError):
+    """A hint is not well formed; the message names the key."""
+
+    code = "guidance_invalid"
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """One piece of guidance for one field.
+
+    ``anchor_aliases`` printed labels to accept, ``region`` (left, top, right, bottom) in [0, 1] of the upright page in which the
+    value must stand, ``value_regex`` what the value looks like (searched in the region or the whole page when no label is
+    found), ``tool_policy`` tools to apply to the field whatever its confidence.
+    """
+
+    field: str
+    doc_type: str | None = None
+    trigger: str | None = None
+    anchor_aliases: tuple[str, ...] = ()
+    region: tuple[float, float, float, float] | None = None
+    value_regex: re.Pattern[str] | None = None
+    tool_policy: tuple[str, ...] = ()
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Hint:
+        """Read one hint. Raises GuidanceError for unknown keys, bad patterns, regions and tools."""
+        known = {"field", "doc_type", "trigger", "anchor_aliases", "region", "value_regex", "tool_policy"}
+        if unknown := set(data) - known:
+            raise GuidanceError(f"unknown keys in a hint: {sorted(unknown)}; known: {sorted(known)}")
+        if not isinstance(data.get("field"), str):
+            raise GuidanceError("a hint needs the id of a field in 'field'")
+        region = data.get("region")
+        if region is not None and (len(region) != 4 or not all(0 <= float(v) <= 1 for v in region)):
+            raise GuidanceError("'region' must be [left, top, right, bottom], each between 0 and 1")
+        if bad := set(data.get("tool_policy", ())) - set(TOOLS):
+            raise GuidanceError(f"unknown tools {sorted(bad)}; known: {list(TOOLS)}")
+        try:
+            pattern = re.compile(data["value_regex"]) if data.get("value_regex") else None
+        except re.error as error:
+            raise GuidanceError(f"'value_regex' is not a regular expression: {error}") from error
+        return cls(
+            field=data["field"],
+            doc_type=data.get("doc_type"),
+            trigger=data.get("trigger"),
+            anchor_aliases=tuple(data.get("anchor_aliases", ())),
+            region=tuple(float(v) for v in region) if region is not None else None,
+            value_regex=pattern,
+            tool_policy=tuple(data.get("tool_policy", ())),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Guidance:
+    """All hints of one reading; empty by default, which is how the reader is measured."""
+
+    hints: tuple[Hint, ...] = field(default=())
+
+    @classmethod
+    def from_json(cls, data: Iterable[dict[str, Any]]) -> Guidance:
+        return cls(tuple(Hint.from_json(item) for item in data))
+
+    def for_page(self, doc_type: str, page_text: str) -> Sequence[Hint]:
+        """The hints that apply to a page of this type with this text (without white space)."""
+        return [
+            h for h in self.hints if h.doc_type in (None, doc_type) and (h.trigger is None or re.sub(r"\s+", "", h.trigger) in page_text)
+        ]

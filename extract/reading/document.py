@@ -1,0 +1,125 @@
+"""Layout reading of one document: OCR lines in, one draft per field out. Pure geometry and text, no pixels."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from certloop.extract.classify import Classification
+from certloop.extract.guidance import Hint
+from certloop.extract.reading.drafts import Draft, draft_of, make_draft
+from certloop.extract.reading.glyphs import Row
+from certloop.extract.reading.labels import STOP, Label, find_labels
+from certloop.extract.reading.unlabelled import copy_mark, loose_date, pattern_drafts, sentence_drafts
+from certloop.extract.reading.values import Cell, assign, spans_of
+from certloop.templates import DocumentType, FieldKind
+
+_OFFICE = re.compile(r"(局|厅|委员会|委|政府|中心|支行|分行|银行|部|所|处|办公室|大队|办事处|管委会|审批)$")
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutReading:
+    """Drafts by field id, and the cells and labels they came from (cells without a draft are blank or not yet read)."""
+
+    drafts: Mapping[str, Draft]
+    cells: Mapping[str, Cell]
+    labels: tuple[Label, ...]
+    rows: tuple[Row, ...]
+
+
+def read_layout(rows: Sequence[Row], doc_type: DocumentType, found: Classification, hints: Sequence[Hint] = ()) -> LayoutReading:
+    """Read every field of ``doc_type`` from upright rows."""
+    aliases = [(h.field, alias) for h in hints for alias in h.anchor_aliases]
+    labels = find_labels(rows, doc_type, aliases) if aliases else list(found.labels)
+    labels = [_in_region(label, rows, hints) for label in labels]
+    cells = assign(rows, labels, doc_type.fields)
+    drafts: dict[str, Draft] = {}
+    for field_id, cell in cells.items():
+        draft = draft_of(cell, doc_type.fields[field_id])
+        if draft and _plausible(draft, doc_type):
+            drafts[field_id] = draft
+        elif not draft or cell.below:
+            for span in cell.spans:
+                span.owner = None
+    missing = [f for f in doc_type.fields if f not in drafts]
+    for draft in (*sentence_drafts(rows, doc_type, missing), *pattern_drafts(rows, doc_type, missing)):
+        drafts.setdefault(draft.field, draft)
+    _loose(rows, labels, cells, doc_type, found, drafts)
+    for draft in _hinted(rows, doc_type, hints, drafts):
+        drafts[draft.field] = draft
+    return LayoutReading(drafts, cells, tuple(labels), tuple(rows))
+
+
+def _plausible(draft: Draft, doc_type: DocumentType) -> bool:
+    """Whether a value that was taken by position can be one of its field."""
+    spec = doc_type.fields[draft.field]
+    keys = "".join(g.key for g in draft.glyphs)
+    if draft.field == "authority":
+        return bool(_OFFICE.search(keys)) and len(keys) >= 5
+    if spec.kind is FieldKind.TEXT and not re.search(r"[0-9A-Za-z一-鿿]", keys):
+        return False
+    return not (spec.kind is FieldKind.MONEY and not re.search(r"[0-9零壹贰叁肆伍陆柒捌玖拾佰仟万亿元圆一二三四五六七八九十百千无*×Xx]", keys))
+
+
+def _loose(
+    rows: Sequence[Row],
+    labels: Sequence[Label],
+    cells: Mapping[str, Cell],
+    doc_type: DocumentType,
+    found: Classification,
+    drafts: dict[str, Draft],
+) -> None:
+    """The issue date without a label and the copy mark."""
+    named = [c for c in labels if c.field != STOP]
+    lowest = max((c.y for c in named), default=0.0)
+    top = min((c.y for c in named), default=0.0)
+    for spec in doc_type.fields.values():
+        if spec.id in drafts:
+            continue
+        if spec.id == "copy":
+            title_y = found.title.y if found.title else top
+            draft = copy_mark(rows, spec, above=max(top, title_y + 4 * (found.title.em if found.title else 0.0)))
+        elif spec.unlabelled and spec.kind is FieldKind.DATE:
+            owned = {(s.row, s.start) for cell in cells.values() for s in cell.spans if s.owner is not None}
+            free = [s for s in spans_of(rows, labels) if (s.row, s.start) not in owned]
+            draft = loose_date(free, spec, below=top + 0.4 * (lowest - top))
+        else:
+            continue
+        if draft:
+            drafts[spec.id] = draft
+
+
+def _in_region(label: Label, rows: Sequence[Row], hints: Sequence[Hint]) -> Label:
+    """A label outside the region that guidance gives for its field becomes a stop label."""
+    for hint in hints:
+        if hint.field == label.field and hint.region is not None and not _inside(label.left, label.y, rows, hint.region):
+            return replace(label, field=STOP)
+    return label
+
+
+def _inside(x: float, y: float, rows: Sequence[Row], region: tuple[float, float, float, float]) -> bool:
+    right = max(g.right for row in rows for g in row.glyphs)
+    bottom = max(g.y for row in rows for g in row.glyphs)
+    return region[0] * right <= x <= region[2] * right and region[1] * bottom <= y <= region[3] * bottom
+
+
+def _hinted(rows: Sequence[Row], doc_type: DocumentType, hints: Sequence[Hint], drafts: Mapping[str, Draft]) -> list[Draft]:
+    """Values that guidance describes by pattern: inside the draft when there is one, else anywhere in the region."""
+    found = []
+    for hint in hints:
+        if hint.value_regex is None or hint.field not in doc_type.fields:
+            continue
+        spec = doc_type.fields[hint.field]
+        current = drafts.get(hint.field)
+        for glyphs in [current.glyphs] if current else [row.glyphs for row in rows]:
+            match = hint.value_regex.search("".join(g.key for g in glyphs))
+            if not match:
+                continue
+            kept = glyphs[match.start() : match.end()]
+            if hint.region is None or _inside(kept[0].x, kept[0].y, rows, hint.region):
+                draft = make_draft(kept, spec, label=current.label if current else None, source="hint")
+                if draft:
+                    found.append(draft)
+                    break
+    return found

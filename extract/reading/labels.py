@@ -1,0 +1,204 @@
+"""Finding printed labels: spaced (名    称), glued to their value, split over boxes, misread by a character, or half lost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from certloop.extract.reading.glyphs import Row, key_of
+from certloop.templates import DocumentType, FieldKind
+
+STOP = ""  # field id of a label that only ends its neighbours' values
+_BOUNDARY = 0.55  # em of white space that separates two things on one line
+_CODE_KINDS = {FieldKind.USCC, FieldKind.REGNO15, FieldKind.LICENCE_NO, FieldKind.DIGITS, FieldKind.ID_NUMBER}
+
+
+@dataclass(frozen=True, slots=True)
+class LabelForm:
+    """One printed form of one field's label, as keys without white space."""
+
+    field: str
+    keys: str
+    kind: FieldKind | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A label found on the page: glyphs ``start:end`` of row ``row`` (``end`` is behind a colon if there is one)."""
+
+    field: str
+    text: str
+    row: int
+    start: int
+    end: int
+    score: float
+    left: float
+    right: float
+    y: float
+    em: float
+    colon: bool = False
+    exact: bool = True
+
+    def overlaps(self, other: Label) -> bool:
+        return self.row == other.row and self.start < other.end and other.start < self.end
+
+
+def label_forms(doc_type: DocumentType, extra: Iterable[tuple[str, str]] = ()) -> list[LabelForm]:
+    """All printed label forms of a type, plus ``(field, label)`` pairs from guidance."""
+    forms = [LabelForm(f.id, _keys(name), f.kind) for f in doc_type.fields.values() for name in f.labels]
+    forms += [LabelForm(field, _keys(name), doc_type.fields[field].kind) for field, name in extra if field in doc_type.fields]
+    forms += [LabelForm(STOP, _keys(name)) for name in doc_type.stop_labels]
+    return sorted(set(forms), key=lambda f: (-len(f.keys), f.field, f.keys))
+
+
+@lru_cache(maxsize=4096)
+def _keys(text: str) -> str:
+    return "".join(key_of(c) for c in text if not c.isspace())
+
+
+def find_labels(rows: Sequence[Row], doc_type: DocumentType, extra: Iterable[tuple[str, str]] = ()) -> list[Label]:
+    """Choose at most one label per field (and any number of stop labels), best evidence first."""
+    forms = label_forms(doc_type, extra)
+    candidates = [c for index, row in enumerate(rows) for c in _candidates(index, row, forms)]
+    supported = [replace(c, score=c.score + _support(c, candidates)) for c in candidates]
+    chosen = _choose(supported)
+    chosen += _half_lost(rows, doc_type, chosen)
+    return sorted(chosen, key=lambda c: (c.y, c.left))
+
+
+def _candidates(index: int, row: Row, forms: Sequence[LabelForm]) -> Iterable[Label]:
+    keys = row.text
+    for start in range(len(keys)):
+        free = row.gaps[start] >= _BOUNDARY or keys[start - 1] in ":;|" or (start and keys[start - 1] in ")" and row.gaps[start] > 0.2)
+        for form in forms:
+            found = _match(row, keys, start, form, free=bool(free))
+            if found:
+                yield _label(index, row, start, *found, form)
+
+
+def _match(row: Row, keys: str, start: int, form: LabelForm, *, free: bool) -> tuple[int, int, float] | None:
+    """Return (end of label text, end behind a colon, score) where ``form`` stands at ``start``."""
+    size = len(form.keys)
+    best: tuple[int, int] | None = None  # (distance, end)
+    if keys.startswith(form.keys, start):
+        best = (0, start + size)
+    elif free and size >= 4 and form.field != STOP:
+        allowed = 1 if size < 7 else 2
+        for length in (size, size - 1, size + 1):
+            window = keys[start : start + length]
+            if len(window) == length and window[0] in form.keys[:2] and window[-1] in form.keys[-2:]:
+                distance = edit_distance(window, form.keys)
+                if distance <= allowed and (best is None or distance < best[0]):
+                    best = (distance, start + length)
+    if best is None:
+        return None
+    distance, end = best
+    if not _well_spaced(row, start, end):
+        return None
+    colon = end < len(keys) and keys[end] == ":"
+    stop = end + 1 if colon else end
+    after = row.gaps[stop] if stop < len(keys) else math.inf
+    spread = max(row.gaps[start + 1 : end], default=0.0)
+    glued = not colon and after < _BOUNDARY
+    if not free and not _inside_line(row, keys, form, distance, stop, colon=colon):
+        return None
+    if size <= 2 and glued and spread < _BOUNDARY and (not free or start > 0):
+        return None
+    score = 0.6 - 0.5 * distance / size + 0.04 * min(size, 8)
+    score += 0.2 * colon + 0.15 * (spread >= _BOUNDARY) + 0.1 * (after >= _BOUNDARY) + 0.1 * (start == 0) - 0.25 * (not free)
+    if size <= 2 and glued and spread < _BOUNDARY:
+        score -= 0.35
+    return end, stop, score
+
+
+def _inside_line(row: Row, keys: str, form: LabelForm, distance: int, stop: int, *, colon: bool) -> bool:
+    """A label glued to what stands before it: only exact, and only where what follows makes it one."""
+    if distance or form.field == STOP or len(form.keys) < 3:
+        return False
+    following = keys[stop : stop + 5]
+    if form.kind in _CODE_KINDS and len(following) == 5 and all(c.isascii() and c.isalnum() for c in following):
+        return True
+    return colon and len(form.keys) >= 4
+
+
+def _well_spaced(row: Row, start: int, end: int) -> bool:
+    gaps = row.gaps[start + 1 : end]
+    limit = 7.5 if end - start <= 2 else 3.2
+    ems = [g.em for g in row.glyphs[start:end]]
+    return all(g <= limit for g in gaps) and max(ems) <= 1.9 * min(ems)
+
+
+def _label(index: int, row: Row, start: int, end: int, stop: int, score: float, form: LabelForm) -> Label:
+    glyphs = row.glyphs[start:end]
+    return Label(
+        field=form.field,
+        text=form.keys,
+        row=index,
+        start=start,
+        end=stop,
+        score=score,
+        left=glyphs[0].left,
+        right=row.glyphs[stop - 1].right,
+        y=sum(g.y for g in glyphs) / len(glyphs),
+        em=sorted(g.em for g in glyphs)[len(glyphs) // 2],
+        colon=stop > end,
+        exact="".join(g.key for g in glyphs) == form.keys,
+    )
+
+
+def _support(label: Label, others: Sequence[Label]) -> float:
+    """Labels of a form share a left edge and a size: 0.1 for each other field that does, up to 0.3."""
+    fields = {
+        o.field
+        for o in others
+        if o.field not in (label.field, STOP) and o.exact and abs(o.left - label.left) < 0.8 * label.em and 0.65 < o.em / label.em < 1.55
+    }
+    return 0.1 * min(3, len(fields))
+
+
+def _choose(candidates: Sequence[Label]) -> list[Label]:
+    chosen: list[Label] = []
+    taken: set[str] = set()
+    for label in sorted(candidates, key=lambda c: (-c.score, -len(c.text), c.y)):
+        if label.score < 0.55 or any(label.overlaps(c) for c in chosen):
+            continue
+        if label.field in taken:
+            chosen.append(replace(label, field=STOP))
+            continue
+        chosen.append(label)
+        if label.field != STOP:
+            taken.add(label.field)
+    return chosen
+
+
+def _half_lost(rows: Sequence[Row], doc_type: DocumentType, chosen: Sequence[Label]) -> list[Label]:
+    """A two-character label of which only the last character was read: accepted where the column's labels end there."""
+    taken = {c.field for c in chosen}
+    forms = [f for f in label_forms(doc_type) if len(f.keys) == 2 and f.field not in taken and f.field != STOP]
+    found: list[Label] = []
+    for index, row in enumerate(rows):
+        for at, glyph in enumerate(row.glyphs):
+            if row.gaps[at] < 1.5 or any(c.row == index and c.start <= at < c.end for c in chosen):
+                continue
+            aligned = [c for c in chosen if c.field != STOP and abs(c.right - glyph.right) < 0.6 * glyph.em and 0.65 < c.em / glyph.em < 1.55]
+            following = row.gaps[at + 1] if at + 1 < len(row.glyphs) else math.inf
+            if len(aligned) < 2 or following == math.inf:
+                continue
+            for form in forms:
+                if glyph.key == form.keys[1] and form.field not in {f.field for f in found}:
+                    label = _label(index, row, at, at + 1, at + 1, 0.5, form)
+                    found.append(replace(label, left=min(c.left for c in aligned), exact=False))
+    return found
+
+
+def edit_distance(a: str, b: str) -> int:
+    """Levenshtein distance, for short strings."""
+    previous = list(range(len(b) + 1))
+    for i, ca in enumerate(a, 1):
+        current = [i]
+        for j, cb in enumerate(b, 1):
+            current.append(min(previous[j] + 1, current[j - 1] + 1, previous[j - 1] + (ca != cb)))
+        previous = current
+    return previous[-1]

@@ -1,0 +1,164 @@
+"""What reading a file gives back: the contract of every consumer (command line, API, store, evaluation).
+
+Coordinates are pixels of the page *as the user gave it* (after the EXIF orientation, before any turning by the reader),
+origin at the top left. A polygon is a tuple of ``(x, y)`` points, clockwise from the text's own top-left corner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from certloop.validators.outcome import Verdict
+
+Polygon = tuple[tuple[float, float], ...]
+
+
+class FieldStatus(StrEnum):
+    """``blank``: the label is printed and nothing stands there; ``absent``: this form has no such field."""
+
+    READ = "read"
+    BLANK = "blank"
+    ABSENT = "absent"
+    UNREADABLE = "unreadable"
+    MISSING_PAGE = "missing_page"
+
+
+class FileStatus(StrEnum):
+    """``ok``: every page was read; ``partial``: some pages failed, or a document is incomplete; ``failed``: no page was read."""
+
+    OK = "ok"
+    PARTIAL = "partial"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldResult:
+    """One field. ``value`` is the print, verbatim; ``normalised`` its canonical form (ISO date, yuan amount, NFKC code)."""
+
+    label: str
+    value: str | None
+    normalised: Any = None
+    status: FieldStatus = FieldStatus.ABSENT
+    confidence: float = 0.0
+    box: Polygon | None = None
+    page: int | None = None
+    validations: tuple[Verdict, ...] = ()
+    suggestion: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        out: dict[str, Any] = {
+            "label": self.label,
+            "value": self.value,
+            "normalised": self.normalised,
+            "status": self.status.value,
+            "confidence": round(self.confidence, 4),
+            "box": polygon_to_json(self.box),
+            "page": self.page,
+            "validations": [v.to_json() for v in self.validations],
+        }
+        if self.suggestion is not None:
+            out["suggestion"] = self.suggestion
+        return out
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """A stamp on the page. ``shape`` is round, oval, square or unknown; ``text`` is the ring text where it could be read."""
+
+    box: Polygon
+    color: str
+    shape: str
+    confidence: float
+    text: str | None = None
+    page: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "box": polygon_to_json(self.box),
+            "color": self.color,
+            "shape": self.shape,
+            "text": self.text,
+            "confidence": round(self.confidence, 4),
+            "page": self.page,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class QrCode:
+    """A decoded QR code. ``agrees`` says whether the codes in its payload equal the printed ones (None: nothing to compare)."""
+
+    payload: str
+    box: Polygon
+    agrees: bool | None = None
+    page: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        return {"payload": self.payload, "box": polygon_to_json(self.box), "agrees": self.agrees, "page": self.page}
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One certificate found in a file. ``doc_type`` is a template id or ``"unknown"``."""
+
+    doc_type: str
+    type_confidence: float
+    fields: Mapping[str, FieldResult] = field(default_factory=dict)
+    title: str | None = None
+    type_version: str | None = None
+    pages: tuple[int, ...] = (0,)
+    box: Polygon | None = None
+    rotation: float = 0.0
+    copy: str | None = None
+    quality: Mapping[str, float] = field(default_factory=dict)
+    seals: tuple[Seal, ...] = ()
+    qr: tuple[QrCode, ...] = ()
+    validations: tuple[Verdict, ...] = ()
+    release: str = "embedded"
+    trajectory_id: str | None = None
+    steps: tuple[Mapping[str, Any], ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "doc_type": self.doc_type,
+            "type_confidence": round(self.type_confidence, 4),
+            "type_version": self.type_version,
+            "title": self.title,
+            "copy": self.copy,
+            "pages": list(self.pages),
+            "box": polygon_to_json(self.box),
+            "rotation": round(self.rotation, 2),
+            "fields": {k: v.to_json() for k, v in self.fields.items()},
+            "validations": [v.to_json() for v in self.validations],
+            "quality": {k: round(v, 4) for k, v in self.quality.items()},
+            "seals": [s.to_json() for s in self.seals],
+            "qr": [q.to_json() for q in self.qr],
+            "release": self.release,
+            "trajectory_id": self.trajectory_id,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Everything one file gave. ``error`` is set when ``status`` is failed, ``warnings`` list pages or documents that failed alone."""
+
+    file: str
+    status: FileStatus
+    documents: tuple[Document, ...] = ()
+    error: Mapping[str, str] | None = None
+    warnings: tuple[Mapping[str, str], ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        out: dict[str, Any] = {"file": self.file, "status": self.status.value}
+        if self.error is not None:
+            out["error"] = dict(self.error)
+        if self.warnings:
+            out["warnings"] = [dict(w) for w in self.warnings]
+        out["documents"] = [d.to_json() for d in self.documents]
+        return out
+
+
+def polygon_to_json(polygon: Polygon | None) -> list[list[float]] | None:
+    return None if polygon is None else [[round(float(x), 1), round(float(y), 1)] for x, y in polygon]
