@@ -149,7 +149,7 @@ def assign(
 
 def optimal_assignment(weights: Sequence[Sequence[float]]) -> list[tuple[int, int]]:
     """Return the one-to-one pairs (row, column) with the greatest total weight (scipy's Hungarian method, loaded when called)."""
-    from scipy.optimize import linear_sum_assignment  # type: ignore[import-untyped, unused-ignore]
+    from scipy.optimize import linear_sum_assignment
 
     if not weights or not weights[0]:
         return []
