@@ -32,7 +32,7 @@ SEEDS = {fmt: _seed(fmt) for fmt in FORMATS}
 
 @st.composite
 def damaged(draw: st.DrawFn, fmt: str) -> bytes:
-    """A good file changed behind its magic number: bytes (often in the head, where sizes stand), pieces cut, doubled or put in."""
+    """A good file changed behind its magic number: bytes (often in the head, where sizes stand), pieces cut, doubled or added."""
     data = bytearray(SEEDS[fmt])
     for _ in range(draw(st.integers(1, 6))):
         head = draw(st.booleans())
