@@ -26,8 +26,10 @@ _DIGITS = dict(zip("〇零○一二三四五六七八九壹贰叁肆伍陆柒捌
 _SMALL = {"十": 10, "百": 100, "千": 1000}
 _LARGE = {"万": 10**4, "亿": 10**8}
 _ARABIC = r"[0-9]{1,3}(?:,[0-9]{3}){1,6}(?:\.[0-9]{1,8})?|[0-9]{1,18}(?:\.[0-9]{1,8})?"
-_TOKEN = re.compile(rf"(?P<arabic>{_ARABIC})|(?P<han>[{''.join(_DIGITS)}]+)|(?P<unit>[十百千万亿])")
-_NUMBER = r"[0-9,.十百千万亿" + "".join(_DIGITS) + r"]+"
+_TOKEN = re.compile(
+    rf"(?P<arabic>{_ARABIC})|(?P<han>[{''.join(_DIGITS)}]+)|[.点](?P<fraction>[{''.join(_DIGITS)}]{{1,8}})|(?P<unit>[十百千万亿])"
+)
+_NUMBER = r"[0-9,.点十百千万亿" + "".join(_DIGITS) + r"]+"
 _AMOUNT = re.compile(
     rf"(?:(?P<yuan>{_NUMBER})(?:元|\Z))?(?:(?P<jiao>[0-9{''.join(_DIGITS)}])角)?零?(?:(?P<fen>[0-9{''.join(_DIGITS)}])分)?[整正]?"
 )
@@ -100,7 +102,11 @@ def _number(text: str) -> Decimal | None:
         if found is None:
             return None
         position = found.end()
-        if found["unit"] is None:
+        if found["fraction"]:
+            if position == len(found[0]) or (pending or 0) % 1:
+                return None
+            pending = (pending or 0) + Decimal(f"0.{_han_digits(found['fraction'])}")
+        elif found["unit"] is None:
             number = _literal(found)
             if pending or (found["han"] and section and number >= 10):
                 return None  # two numbers in a row, or 一百二三
@@ -128,4 +134,8 @@ def _number(text: str) -> Decimal | None:
 def _literal(found: re.Match[str]) -> Decimal:
     if found["arabic"]:
         return Decimal(found["arabic"].replace(",", ""))
-    return Decimal("".join(str(_DIGITS[ch]) for ch in found["han"][:30]))
+    return Decimal(_han_digits(found["han"][:30]))
+
+
+def _han_digits(text: str) -> str:
+    return "".join(str(_DIGITS[ch]) for ch in text)

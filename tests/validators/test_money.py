@@ -45,6 +45,9 @@ from certloop.validators import Money, normalise, parse_money, passes, validate
         ("人民币3万元整★", "30000.00"),
         ("1000万元(人民币壹仟万元整)", "10000000.00"),
         ("伍零零万元", "5000000.00"),
+        ("陆佰陆拾陆.陆陆万元", "6666600.00"),
+        ("壹佰贰拾点零伍万元整", "1200500.00"),
+        ("叁佰万零仟零佰零拾零元零角零分", "3000000.00"),
     ],
 )
 def test_yuan(text: str, amount: str) -> None:
@@ -85,6 +88,8 @@ def test_other_currencies(text: str, amount: str, currency: str) -> None:
         "1000万元(人民币壹佰万元整)",
         "一百二三元",
         "若干",
+        "点伍万元",
+        "壹点伍点伍万元",
         "1.2.3元",
         "9" * 19,
         "9" * 4000 + "元",
