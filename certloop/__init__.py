@@ -4,7 +4,8 @@
     result = certloop.read("licence.jpg")
     print(result.documents[0].fields["name"].value)
 
-Importing this package loads no engine: the rooms (``certloop.extract``, ``certloop.validators``, ...) load what they need when used.
+Importing this package loads no engine: the rooms (``certloop.extract``, ``certloop.validators``, ...) load what they need when
+used.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ __all__ = ["CertloopError", "__version__", "read"]
 def read(source: str | Path | bytes, *, doc_type: str | None = None, name: str | None = None) -> Result:
     """Read one file (a path, or the bytes of one) and return everything found in it.
 
-    ``doc_type`` skips classification; ``name`` is what ``Result.file`` shows (default: the path, or ``<bytes>``). A file that cannot be
-    read gives a result with status ``failed`` and an error code, never an exception. Settings come from ``CERTLOOP_...`` variables.
-    Each call builds an engine (about a second): for many files use ``certloop.extract.batch.read_many`` or keep an ``Extractor``.
+    ``doc_type`` skips classification; ``name`` is what ``Result.file`` shows (default: the path, or ``<bytes>``). A file that
+    cannot be read gives a result with status ``failed`` and an error code, never an exception. Settings come from
+    ``CERTLOOP_...`` variables. Each call builds an engine (about a second): for many files use
+    ``certloop.extract.batch.read_many`` or keep an ``Extractor``.
 
     Raises UnknownTypeError when ``doc_type`` names no document type, UsageError when a setting is invalid.
     """

@@ -1,4 +1,4 @@
-"""The command line. Each command stands in ``certloop.commands`` and imports what it needs when it runs, not when it is listed."""
+"""The command line. Each command stands in ``certloop.commands`` and imports what it needs when it runs."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def _root(
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run one command and exit. Typed errors become one line on stderr and exit code 2; anything else is a bug and keeps its traceback."""
+    """Run one command and exit. Typed errors become one line on stderr and exit code 2; anything else is a bug."""
     try:
         app(args=list(sys.argv[1:] if argv is None else argv), prog_name="certloop")
     except CertloopError as error:
         typer.echo(f"error[{error.code}]: {error.message}", err=True)
         sys.exit(2)
     except BrokenPipeError:
-        # The reader of our output is gone (`certloop ... | head`): point stdout elsewhere so that the interpreter's last flush is quiet.
+        # The reader of our output is gone (`certloop ... | head`): the interpreter's last flush must not fail too.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)

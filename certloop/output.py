@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 TABLE_WIDTH = 120
 CSV_COLUMNS = (
-    "file", "file_status", "error", "document", "doc_type", "type_confidence", "page", "field", "label", "value", "normalised", "status",
-    "confidence", "failed_checks", "suggestion",
+    "file", "file_status", "error", "document", "doc_type", "type_confidence",
+    "page", "field", "label", "value", "normalised", "status", "confidence", "failed_checks", "suggestion",
 )  # fmt: skip
 _FORMULA_STARTS = frozenset("=+-@\t\r\n＝＋－＠")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")

@@ -21,9 +21,12 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="CERTLOOP_", extra="ignore", frozen=True)
 
     template_path: Annotated[tuple[Path, ...], NoDecode] = Field(
-        (), description="folders with further document types, separated like PATH; a later folder replaces an earlier type of the same id"
+        (),
+        description="folders with further document types, separated like PATH; a later one wins",
     )
-    engine: Literal["ocr", "ocr-stock"] = Field("ocr", description="what reads a page: ocr (embedded), ocr-stock (rapidocr as it comes)")
+    engine: Literal["ocr", "ocr-stock"] = Field(
+        "ocr", description="what reads a page: ocr (embedded), ocr-stock (rapidocr as it comes)"
+    )
     workers: int = Field(1, ge=1, le=256, description="worker processes of `certloop extract`")
     max_bytes: int = Field(64 << 20, gt=0, description="largest file, in bytes")
     max_pixels: int = Field(80_000_000, gt=0, description="largest page, in pixels")

@@ -28,9 +28,9 @@ class Sources:
 def collect(arguments: Sequence[str], *, recursive: bool) -> Sources:
     """Expand the arguments of ``certloop extract``.
 
-    A named file is always taken, whatever it is: what cannot be read is reported as failed. Of a folder, hidden files are left out, and
-    files that neither look like an image or PDF by content nor are named like one (a README, a list of labels) are skipped. Raises
-    UsageError when a pattern or a folder gives no file, or when ``-`` stands twice.
+    A named file is always taken, whatever it is: what cannot be read is reported as failed. Of a folder, hidden files are left
+    out, and files that neither look like an image or PDF by content nor are named like one (a README, a list of labels) are
+    skipped. Raises UsageError when a pattern or a folder gives no file, or when ``-`` stands twice.
     """
     sources = Sources()
     for argument in arguments:

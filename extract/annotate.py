@@ -71,7 +71,9 @@ def _rows(result: Result, page: int, *, first: bool) -> Iterator[_Row]:
         if page not in document.pages:
             continue
         title = document.title or document.doc_type
-        yield _Row(f"{order}. {title}  [{document.doc_type} {document.type_confidence:.2f}]", INK, heading=True, polygon=document.box)
+        yield _Row(
+            f"{order}. {title}  [{document.doc_type} {document.type_confidence:.2f}]", INK, heading=True, polygon=document.box
+        )
         yield from _field_rows(document, page, numbers, first=first)
         for verdict in document.validations:
             if verdict.failed:
@@ -135,9 +137,7 @@ def _draw_boxes(picture: Image.Image, rows: Iterable[_Row], scale: float, size: 
 def _panel(rows: Sequence[_Row], *, width: int, min_height: int, size: int) -> Image.Image:
     font, margin, step = _font(size), size, int(size * 1.45)
     badge = int(size * 2.0)
-    laid_out: list[tuple[_Row, list[str]]] = []
-    for row in rows:
-        laid_out.append((row, _wrap(row.text, font, width - 2 * margin - (0 if row.heading else badge))))
+    laid_out = [(row, _wrap(row.text, font, width - 2 * margin - (0 if row.heading else badge))) for row in rows]
     legend_size = max(12, int(size * 0.75))
     legend_height = int(legend_size * 1.5) * len(LEGEND) + margin
     height = 2 * margin + sum(step * len(lines) + step // 3 for _, lines in laid_out) + legend_height

@@ -1,7 +1,8 @@
 """Many files, in input order, on several worker processes.
 
-Each worker builds one ``Extractor`` and reads one file at a time, so that a worker that dies (a crash inside a native library, the
-kernel's out-of-memory killer) takes exactly one file with it: that file fails with code ``worker_crashed`` and a new worker goes on.
+Each worker builds one ``Extractor`` and reads one file at a time, so that a worker that dies (a crash inside a native library,
+the kernel's out-of-memory killer) takes exactly one file with it: that file fails with code ``worker_crashed`` and a new worker
+goes on.
 Workers are spawned, not forked: OCR sessions and their threads do not survive a fork.
 """
 
@@ -72,9 +73,9 @@ def read_many(
 ) -> Iterator[Result]:
     """Read every source and yield one ``Result`` each, in input order, while later files are still being read.
 
-    ``Result.file`` is the path as given (``-`` for bytes). ``on_progress(done, total)`` is called after each file, in the order in which
-    they finish. ``open_reader`` must be importable by name in a new process. With ``workers=1`` everything happens in this process.
-    Raises ValueError for fewer than one worker, WorkerStartError when workers cannot start.
+    ``Result.file`` is the path as given (``-`` for bytes). ``on_progress(done, total)`` is called after each file, in the order
+    in which they finish. ``open_reader`` must be importable by name in a new process. With ``workers=1`` everything happens in this
+    process. Raises ValueError for fewer than one worker, WorkerStartError when workers cannot start.
     """
     if workers < 1:
         raise ValueError(f"workers must be at least 1, got {workers}")
@@ -173,8 +174,8 @@ class _Pool:
             self._failed_starts += 1
             if self._failed_starts >= MAX_FAILED_STARTS:
                 raise WorkerStartError(
-                    f"worker processes end before they are ready (exit code {exit_code}); run `certloop doctor`, try one worker, and "
-                    'in a script of your own call read_many under `if __name__ == "__main__":`'
+                    f"worker processes end before they are ready (exit code {exit_code}); run `certloop doctor`, try one worker, "
+                    'and in a script of your own call read_many under `if __name__ == "__main__":`'
                 )
             if lost is not None:
                 replacement.give(lost)

@@ -59,3 +59,7 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--template-path", action="append", default=[], help="also check the document types of this folder")

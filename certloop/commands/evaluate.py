@@ -1,1 +1,60 @@
 """``certloop evaluate DIR --labels labels.jsonl``: how well a folder of labelled files is read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from certloop.extract.evaluation import LabelRow
+    from certloop.extract.result import Result
+    from certloop.settings import Settings
+
+
+def evaluate(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The folder of the labelled files.", file_okay=False, exists=True)
+    ],
+    labels: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="JSON Lines, one labelled file a line (default: DIR/labels.jsonl).")
+    ] = None,
+    results: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Score this output of `certloop extract --format jsonl`; read nothing.")
+    ] = None,
+    html_file: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page with the worst cases.")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the whole report as JSON.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, max=256, metavar="N", help="Worker processes.")] = None,
+) -> None:
+    """Compare what is read with labels: strict matches, F1, invented values, confidence, by type and by field.
+
+    Reads the labelled files that stand in DIR. Exits 0 when the report was made, whatever it says, and 2 when it cannot be made.
+    Reports hold real values: treat them like the documents.
+    """
+    from certloop.errors import UsageError
+    from certloop.extract import evaluation
+    from certloop.settings import Settings
+    from certloop.templates import load_types
+
+    settings = Settings.load()
+    truth = evaluation.read_labels(labels or folder / "labels.jsonl")
+    answers = evaluation.read_results(results) if results is not None else _read(folder, truth, settings, workers)
+    report = evaluation.evaluate(answers, truth, evaluation.schema_from_registry(load_types(settings.template_path)))
+    try:
+        if json_file is not None:
+            json_file.write_text(json.dumps(report.to_json(), ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+        if html_file is not None:
+            evaluation.write_html(report, folder, html_file)
+    except OSError as error:
+        raise UsageError(f"cannot write {error.filename}: {error.strerror}") from None
+    typer.echo(report.to_table())
+
+
+def _read(folder: Path, truth: tuple[LabelRow, ...], settings: Settings, workers: int | None) -> list[Result]:
+    """Read the labelled files that exist; a label without its file counts as nothing read."""
+    from certloop.extract.batch import read_many
+
+    files: list[Path | bytes] = [folder / row.file for row in truth if (folder / row.file).is_file()]
+    return list(read_many(files, settings.extract_config(), workers=workers or settings.workers))

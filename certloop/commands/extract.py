@@ -25,7 +25,9 @@ def extract(
         str | None, typer.Option("--type", metavar="T", help="Take every document for this type (see `certloop types`).")
     ] = None,
     output_format: Annotated[Format, typer.Option("--format", help="What is written.")] = Format.TABLE,
-    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here, not to standard output.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here, not to standard output.")
+    ] = None,
     annotate: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Also draw each page with labelled boxes into DIR.")
     ] = None,
@@ -36,7 +38,8 @@ def extract(
 ) -> None:
     """Read certificates. Results come in input order; data goes to standard output, progress to standard error.
 
-    Exit codes: 0 every file was read, 1 some file failed or was read in part, 2 the command makes no sense, 3 nothing could be read.
+    Exit codes: 0 every file was read, 1 some file failed or was read in part, 2 the command makes no sense, 3 nothing could be
+    read.
     """
     from certloop.settings import Settings
     from certloop.sources import collect
@@ -99,7 +102,7 @@ def _progress(total: int) -> Iterator[Callable[[int, int], None] | None]:
 
 
 def _annotator(folder: Path | None, config: ExtractConfig) -> Callable[[Path | bytes, Result], None]:
-    """A function that draws one result's pages as ``DIR/<stem>_p<page>.png``; a stem that was used before becomes ``<stem>~2``."""
+    """A function that draws one result's pages as ``DIR/<stem>_p<page>.png``; a stem used before becomes ``<stem>~2``."""
     if folder is None:
         return lambda _source, _result: None
     from certloop.errors import UsageError

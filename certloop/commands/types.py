@@ -23,7 +23,9 @@ def types(
         return
     registry = _registry()
     if as_json:
-        rows = [{"id": t.id, "title": t.title, "title_en": t.title_en, "version": t.version, "source": t.source} for t in registry]
+        rows = [
+            {"id": t.id, "title": t.title, "title_en": t.title_en, "version": t.version, "source": t.source} for t in registry
+        ]
         typer.echo(json.dumps(rows, ensure_ascii=False, indent=2))
         return
     for t in registry:

@@ -29,12 +29,11 @@ def validate(
         }
         typer.echo(json.dumps(report, ensure_ascii=False, default=str))
     else:
-        for verdict in verdicts:
-            typer.echo(
-                f"{verdict.outcome.value:<14} {verdict.severity.value:<5} {verdict.rule}: {verdict.message_zh} / {verdict.message_en}"
-            )
-            if verdict.suggestion is not None:
-                typer.echo(f"{'suggestion':<20} {verdict.suggestion}")
+        for v in verdicts:
+            typer.echo(f"{v.outcome.value:<14} {v.severity.value:<5} {v.rule}: {v.message_zh} / {v.message_en}")
+            if v.suggestion is not None:
+                typer.echo(f"{'suggestion':<20} {v.suggestion}")
         if normalised is not None:
-            typer.echo(f"{'normalised':<20} {normalised if isinstance(normalised, str) else json.dumps(normalised, ensure_ascii=False, default=str)}")
+            shown = normalised if isinstance(normalised, str) else json.dumps(normalised, ensure_ascii=False, default=str)
+            typer.echo(f"{'normalised':<20} {shown}")
     raise typer.Exit(0 if passes else 1)
