@@ -25,7 +25,7 @@ __all__ = ["CertloopError", "__version__", "read"]
 def read(source: str | Path | bytes, *, doc_type: str | None = None, name: str | None = None) -> Result:
     """Read one file (a path, or the bytes of one) and return everything found in it.
 
-    ``doc_type`` skips classification; ``name`` is what ``Result.file`` shows (default: the path, or ``<bytes>``). A file that
+    ``doc_type`` skips classification; ``name`` is what ``Result.file`` shows (default: the path, ``-`` for bytes). A file that
     cannot be read gives a result with status ``failed`` and an error code, never an exception. Settings come from
     ``CERTLOOP_...`` variables. Each call builds an engine (about a second): for many files use
     ``certloop.extract.batch.read_many`` or keep an ``Extractor``.
@@ -34,11 +34,6 @@ def read(source: str | Path | bytes, *, doc_type: str | None = None, name: str |
     """
     from certloop.extract import Extractor
     from certloop.settings import Settings
-    from certloop.templates import load_types
 
-    config = Settings.load().extract_config()
-    if doc_type is not None:
-        load_types(config.template_path).get(doc_type)
-    shown = name or ("<bytes>" if isinstance(source, bytes) else str(source))
-    with Extractor(config) as extractor:
-        return extractor.read(source, name=shown, doc_type=doc_type)
+    with Extractor(Settings.load().extract_config()) as extractor:
+        return extractor.read(source, name=name, doc_type=doc_type)

@@ -77,7 +77,7 @@ def _rows(result: Result, page: int, *, first: bool) -> Iterator[_Row]:
         yield from _field_rows(document, page, numbers, first=first)
         for verdict in document.validations:
             if verdict.failed:
-                yield _Row(f"✗ {verdict.message_zh}", RED if verdict.severity.value == "hard" else AMBER)
+                yield _Row(f"× {verdict.message_zh}", RED if verdict.severity.value == "hard" else AMBER)
         for seal in document.seals:
             if seal.page == page:
                 yield _Row(f"seal: {seal.color} {seal.shape} {seal.text or ''}".rstrip(), BLUE, next(numbers), seal.box)
@@ -92,13 +92,13 @@ def _field_rows(document: Document, page: int, numbers: Iterator[int], *, first:
     """Fields whose value stands on this page; fields without a place are listed once, on the file's first page."""
     for field in document.fields.values():
         here = field.page == page if field.page is not None else first
-        if not here:
+        if not here or field.status is FieldStatus.ABSENT:
             continue
         number = next(numbers) if field.box is not None else None
         if field.value is None:
             yield _Row(f"{field.label}: ({field.status.value})", color_of(field), number, field.box)
             continue
-        failed = "".join(f" ✗ {v.message_zh}" for v in field.validations if v.failed)
+        failed = "".join(f" × {v.message_zh}" for v in field.validations if v.failed)
         yield _Row(f"{field.label}: {field.value}  [{field.confidence:.2f}]{failed}", color_of(field), number, field.box)
 
 

@@ -74,8 +74,8 @@ def read_many(
     """Read every source and yield one ``Result`` each, in input order, while later files are still being read.
 
     ``Result.file`` is the path as given (``-`` for bytes). ``on_progress(done, total)`` is called after each file, in the order
-    in which they finish. ``open_reader`` must be importable by name in a new process. With ``workers=1`` everything happens in this
-    process. Raises ValueError for fewer than one worker, WorkerStartError when workers cannot start.
+    in which they finish. ``open_reader`` must be importable by name in a new process. With ``workers=1`` everything happens in
+    this process. Raises ValueError for fewer than one worker, WorkerStartError when workers cannot start.
     """
     if workers < 1:
         raise ValueError(f"workers must be at least 1, got {workers}")

@@ -15,7 +15,7 @@ from certloop.extract.result import Document, FileStatus, Result
 
 
 class ToyReader:
-    """Does what the file's name says: ``slow``, ``die``, ``killed``; everything else is read, and its document is its process id."""
+    """Does what the file's name says (slow, die, killed); the title of the document it reads is its process id."""
 
     def read(self, source: Path | bytes, *, name: str | None = None, doc_type: str | None = None) -> Result:
         text = source.decode() if isinstance(source, bytes) else source.name

@@ -5,6 +5,7 @@ Folders of your own: ``pytest tests/templates --template-path my_types``.
 
 from __future__ import annotations
 
+# ruff: noqa: E501
 import re
 import shutil
 from pathlib import Path
@@ -136,7 +137,9 @@ def test_a_label_stands_once_in_its_field_and_is_no_stop_label(doc_type: Documen
     for spec in doc_type.fields.values():
         squashed = [squash(label) for label in spec.labels]
         assert len(squashed) == len(set(squashed)), f"{doc_type.id}.{spec.id}: a label stands twice"
-        assert set(squashed).isdisjoint(map(squash, doc_type.stop_labels)), f"{doc_type.id}.{spec.id}: both a label and a stop label"
+        assert set(squashed).isdisjoint(map(squash, doc_type.stop_labels)), (
+            f"{doc_type.id}.{spec.id}: both a label and a stop label"
+        )
 
 
 def test_validators_are_known(doc_type: DocumentType) -> None:
