@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import glob
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from certloop.errors import UsageError
+
+# os.path answers False for names that no file can have (too long, a null byte), where pathlib raises: hence, in this module,
+# ruff: noqa: PTH112, PTH113, PTH207
 
 STDIN = "-"
 NAMES_OF_PAGES = frozenset(
@@ -39,21 +43,26 @@ def collect(arguments: Sequence[str], *, recursive: bool) -> Sources:
             if any(isinstance(f, bytes) for f in sources.files):
                 raise UsageError("- (standard input) may stand only once")
             sources.files.append(sys.stdin.buffer.read())
-        elif Path(argument).is_dir():
+        elif not argument:
+            raise UsageError("an empty name is no file")
+        elif os.path.isdir(argument):
             _add_folder(sources, Path(argument), recursive=recursive)
-        elif not Path(argument).exists() and glob.has_magic(argument):
-            sources.files += [Path(p) for p in sorted(glob.glob(argument, recursive=True)) if Path(p).is_file()]  # noqa: PTH207
+        elif glob.has_magic(argument) and not os.path.lexists(argument):
+            sources.files += [Path(p) for p in sorted(glob.glob(argument, recursive=True)) if os.path.isfile(p)]
         else:
             sources.files.append(Path(argument))
         if len(sources.files) == before:
             hint = "" if recursive else "; add --recursive to look into its folders"
-            raise UsageError(f"no image or PDF found in {argument!r}{hint if Path(argument).is_dir() else ''}")
+            raise UsageError(f"no image or PDF found in {argument!r}{hint if os.path.isdir(argument) else ''}")
     return sources
 
 
 def _add_folder(sources: Sources, folder: Path, *, recursive: bool) -> None:
-    for path in _walk(folder, recursive=recursive):
-        (sources.files if _looks_like_pages(path) else sources.skipped).append(path)
+    try:
+        for path in _walk(folder, recursive=recursive):
+            (sources.files if _looks_like_pages(path) else sources.skipped).append(path)
+    except OSError as error:
+        raise UsageError(f"cannot list the folder {error.filename}: {error.strerror}") from None
 
 
 def _walk(folder: Path, *, recursive: bool) -> Iterator[Path]:

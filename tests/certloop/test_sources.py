@@ -67,3 +67,12 @@ def test_a_pattern_or_folder_without_files_is_a_usage_error(tmp_path: Path, argu
     (tmp_path / "empty").mkdir()
     with pytest.raises(UsageError, match="no image or PDF"):
         collect([str(tmp_path / argument)], recursive=False)
+
+
+def test_a_name_that_no_file_can_have_is_left_to_ingest() -> None:
+    assert len(collect(["x" * 5000 + ".jpg", "a\x00b"], recursive=False).files) == 2
+
+
+def test_an_empty_name_is_not_the_current_folder() -> None:
+    with pytest.raises(UsageError, match="empty name"):
+        collect([""], recursive=False)
