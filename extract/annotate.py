@@ -128,7 +128,7 @@ def _draw_boxes(picture: Image.Image, rows: Iterable[_Row], scale: float, size: 
         text = str(row.number)
         left, top, right, bottom = draw.textbbox((0, 0), text, font=font)
         width, height = right - left + 6, bottom - top + 6
-        x = min(max(0.0, min(p[0] for p in points) - width - 1), picture.width - width)
+        x = min(max(p[0] for p in points) + 2, picture.width - width)  # right of the value, where paper is mostly empty
         y = min(max(0.0, min(p[1] for p in points)), picture.height - height)
         draw.rectangle((x, y, x + width, y + height), fill=row.color)
         draw.text((x + 3 - left, y + 3 - top), text, font=font, fill="white")

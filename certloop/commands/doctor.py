@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -154,11 +155,20 @@ def _types() -> Iterator[Check]:
 
 
 def _memory() -> Iterator[Check]:
-    page = os.sysconf("SC_PAGE_SIZE")
-    free = page * os.sysconf("SC_AVPHYS_PAGES")
+    free = _available_bytes()
     level = Level.OK if free >= MIN_FREE_BYTES else Level.WARN
     advice = "" if level is Level.OK else "; a worker needs up to 1 GB: use fewer workers"
     yield Check("memory", level, f"{free / 1e9:.1f} GB free, {os.cpu_count()} cores{advice}")
+
+
+def _available_bytes() -> int:
+    """What Linux says can be used without swapping; elsewhere the pages that are free."""
+    meminfo = Path("/proc/meminfo")
+    if meminfo.exists():
+        for line in meminfo.read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) << 10
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
 
 
 def _reading() -> Iterator[Check]:
