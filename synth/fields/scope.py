@@ -1,0 +1,41 @@
+"""Business scopes: a small grammar over the industry vocabulary of ``words.toml`` and the phrases of ``scopes.toml``."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from certloop.synth.fields.vocabulary import read_data
+
+
+def industries() -> list[dict[str, Any]]:
+    return list(read_data("words")["industries"])
+
+
+def make_scope(rng: Random, industry: dict[str, Any], year: int, *, longest: int = 420) -> str:
+    """A 经营范围 of 10 to ``longest`` characters as it was written in ``year`` (许可项目/一般项目 since 2020)."""
+    phrases = read_data("scopes")["licence"]
+    if rng.random() < 0.06:
+        return str(rng.choice(phrases["short"]))
+    stop = rng.choice(["；", "；", "；", "、", "，"])
+    general = rng.sample(industry["general"], rng.randint(2, min(len(industry["general"]), 3 + max(1, longest // 40))))
+    permitted = rng.sample(industry["permitted"], rng.randint(1, 2))
+    if year >= 2020 and rng.random() < 0.75:
+        parts = []
+        if rng.random() < 0.7:
+            parts.append("许可项目：" + "；".join(permitted) + phrases["tail_permitted"])
+        parts.append("一般项目：" + "；".join(general) + phrases["tail_general"])
+        text = rng.choice([" ", "", "\n"]).join(parts)
+        return text if len(text) <= longest else parts[-1][: longest - 1] + "。"
+    lead = rng.choice(["", "", "销售：", "许可经营项目：无 一般经营项目：" if year < 2015 else ""])
+    tail = rng.choice(phrases["tails_old" if year < 2015 else "tails_new"])
+    while len(general) > 2 and len(lead) + len(stop.join(general)) + len(tail) + 2 > longest:
+        general.pop()
+    return lead + stop.join(general) + rng.choice(["。", "", "。"]) + tail
+
+
+def make_items(rng: Random, group: str, key: str, low: int, high: int, *, stop: str | None = None) -> str:
+    """Some items of ``scopes.toml`` [group] key, joined the way permits join them."""
+    items = read_data("scopes")[group][key]
+    chosen = rng.sample(items, rng.randint(low, min(high, len(items))))
+    return (stop or rng.choice(["，", "、", "；", ","])).join(chosen) + rng.choice(read_data("scopes")[group].get("tail", [""]))

@@ -1,0 +1,108 @@
+"""Steps that move pixels: curl, folds, placing on a ground in perspective, shrinking, turning. Boxes follow each of them exactly."""
+
+from __future__ import annotations
+
+import math
+
+import cv2
+import numpy as np
+
+from certloop.synth.perturb.ground import make_ground
+from certloop.synth.perturb.state import Params, Points, State
+
+
+def curl(state: State, rng: np.random.Generator, p: Params) -> None:
+    """Bend the paper: rows shift along a smooth curve of x, columns along one of y (fractions of the width)."""
+    w, h = state.size
+    a, b = p["amount"] * w, p["amount"] * w * rng.uniform(-0.5, 0.5)
+    phase, waves = rng.uniform(0, math.tau), rng.uniform(0.5, 1.3)
+    columns = a * np.sin(np.arange(w) / w * math.tau * waves + phase)
+    rows = b * np.sin(np.arange(h) / h * math.tau * rng.uniform(0.4, 1.0) + rng.uniform(0, math.tau))
+    _shift(state, columns, rows)
+    shade = 1 + 0.05 * np.gradient(columns) / max(1e-6, np.abs(np.gradient(columns)).max())
+    state.image = np.clip(state.image * shade[None, :, None], 0, 255).astype(np.uint8)
+
+
+def fold(state: State, rng: np.random.Generator, p: Params) -> None:
+    """Creases of folded paper: slopes change at one or two lines, each with a light and a dark side."""
+    w, h = state.size
+    depth = p["depth"] * w
+    at_x, at_y = rng.uniform(0.3, 0.7) * w, rng.uniform(0.3, 0.7) * h
+    columns = depth * (1 - np.abs(np.arange(w) - at_x) / max(at_x, w - at_x))
+    rows = depth * rng.uniform(-0.6, 0.6) * (1 - np.abs(np.arange(h) - at_y) / max(at_y, h - at_y))
+    _shift(state, columns, rows)
+    light = np.ones((h, w), np.float32)
+    for axis, at, size in ((1, at_x, w), (0, at_y, h)):
+        t = (np.arange(size) - at) / (0.006 * size)
+        crease = 1 - 0.16 * np.exp(-((t - 1) ** 2)) + 0.10 * np.exp(-((t + 1) ** 2))
+        light *= crease[None, :] if axis == 1 else crease[:, None]
+    state.image = np.clip(state.image * light[..., None], 0, 255).astype(np.uint8)
+
+
+def place(state: State, rng: np.random.Generator, p: Params) -> None:
+    """Put the page on a ground, tilted and in perspective; ``margin`` is the ground around it (negative: the page is cut)."""
+    w, h = state.size
+    pad = p["margin"]
+    ground = make_ground(str(p["ground"]), (w, h), rng)
+    a = math.radians(p["tilt_deg"])
+    corners = np.array([(0, 0), (w, 0), (w, h), (0, h)], np.float64)
+    centred = corners - (w / 2, h / 2)
+    turned = centred @ np.array([[math.cos(a), math.sin(a)], [-math.sin(a), math.cos(a)]])
+    turned += rng.uniform(-1, 1, (4, 2)) * p["perspective"] * np.array([w, h]) * 0.5
+    span = np.abs(turned).max(axis=0) * 2
+    scale = min(w * (1 - 2 * pad) / span[0], h * (1 - 2 * pad) / span[1])
+    low, high = turned.min(axis=0), turned.max(axis=0)
+    free = np.maximum(0, np.array([w, h]) - (high - low) * scale) / 2
+    middle = np.array([w / 2, h / 2]) - (low + high) / 2 * scale + rng.uniform(-1, 1, 2) * free * 0.8
+    matrix = cv2.getPerspectiveTransform(corners.astype(np.float32), (turned * scale + middle).astype(np.float32))
+    state.image = cv2.warpPerspective(state.image, matrix, (w, h), dst=ground, flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_TRANSPARENT)
+    if state.cover is not None:
+        state.cover = cv2.warpPerspective(state.cover, matrix, (w, h), flags=cv2.INTER_NEAREST)
+    state.quads_N42 = project(matrix, state.quads_N42)
+
+
+def shrink(state: State, rng: np.random.Generator, p: Params) -> None:
+    """Lower the resolution to a long edge of ``long_edge`` pixels (never enlarges)."""
+    w, h = state.size
+    factor = min(1.0, p["long_edge"] / max(w, h))
+    size = (max(1, round(w * factor)), max(1, round(h * factor)))
+    state.image = cv2.resize(state.image, size, interpolation=cv2.INTER_AREA)
+    if state.cover is not None:
+        state.cover = cv2.resize(state.cover, size, interpolation=cv2.INTER_NEAREST)
+    state.quads_N42 = state.quads_N42 * np.array([size[0] / w, size[1] / h])
+
+
+def turn(state: State, rng: np.random.Generator, p: Params) -> None:
+    """Turn by quarter turns clockwise; ``rotate_cw`` is what brings the page upright again."""
+    degrees = int(p["degrees"]) % 360
+    w, h = state.size
+    if not degrees:
+        return
+    code = {90: cv2.ROTATE_90_CLOCKWISE, 180: cv2.ROTATE_180, 270: cv2.ROTATE_90_COUNTERCLOCKWISE}[degrees]
+    state.image = cv2.rotate(state.image, code)
+    if state.cover is not None:
+        state.cover = cv2.rotate(state.cover, code)
+    x, y = state.quads_N42[..., 0], state.quads_N42[..., 1]
+    moved = {90: (h - y, x), 180: (w - x, h - y), 270: (y, w - x)}[degrees]
+    state.quads_N42 = np.stack(moved, axis=-1)
+    state.rotate_cw = (state.rotate_cw + 360 - degrees) % 360
+
+
+def project(matrix: np.ndarray, points: Points) -> Points:
+    """Apply a 3x3 projective matrix to points of any leading shape."""
+    flat = np.concatenate([points.reshape(-1, 2), np.ones((points.size // 2, 1))], axis=1) @ np.asarray(matrix, np.float64).T
+    return (flat[:, :2] / flat[:, 2:]).reshape(points.shape)
+
+
+def _shift(state: State, columns: np.ndarray, rows: np.ndarray) -> None:
+    """Move (x, y) to (x + rows[y'], y' = y + columns[x]): exactly invertible, so image and boxes agree."""
+    w, h = state.size
+    xs, ys = np.meshgrid(np.arange(w, dtype=np.float32), np.arange(h, dtype=np.float32))
+    source_x = xs - rows.astype(np.float32)[:, None]
+    source_y = ys - np.interp(source_x, np.arange(w), columns).astype(np.float32)
+    state.image = cv2.remap(state.image, source_x, source_y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
+    if state.cover is not None:
+        state.cover = cv2.remap(state.cover, source_x, source_y, cv2.INTER_NEAREST)
+    x, y = state.quads_N42[..., 0], state.quads_N42[..., 1]
+    moved_y = y + np.interp(x, np.arange(w), columns)
+    state.quads_N42 = np.stack([x + np.interp(moved_y, np.arange(h), rows), moved_y], axis=-1)

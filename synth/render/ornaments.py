@@ -1,0 +1,178 @@
+"""What forms carry besides text: borders, guilloche bands, watermarks, portraits. Drawn once per size and cached with the base page."""
+
+from __future__ import annotations
+
+import math
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageColor, ImageDraw
+
+from certloop.synth.errors import LayoutError
+from certloop.synth.render.fonts import open_font
+from certloop.synth.render.text import Pen
+
+Pixels = NDArray[np.uint8]
+
+
+def draw_border(canvas: Pixels, pattern: str, box_px: tuple[float, float, float, float], colour: str, scale: float) -> None:
+    """Draw a frame of ``pattern`` (guilloche, meander, lace, double, ornate, plain) in place on an RGB page."""
+    try:
+        painter = _PATTERNS[pattern]
+    except KeyError:
+        raise LayoutError(f"unknown border pattern {pattern!r}; known: {', '.join(_PATTERNS)}") from None
+    painter(canvas, box_px, ImageColor.getrgb(colour)[:3], scale)
+
+
+def _guilloche(canvas: Pixels, box: tuple[float, float, float, float], rgb: tuple[int, ...], scale: float) -> None:
+    """The band of the 2019 licence: woven sine lines between two rules, scallops inside."""
+    band = 24 * scale
+    for k in range(9):
+        _sine_frame(canvas, box, band / 2, band * 0.40 * math.cos(k * 0.35), 26 * scale, k * 0.72, _mix(rgb, 0.15 + 0.04 * k))
+    _sine_frame(canvas, box, band * 1.12, band * 0.16, 26 * scale, 0.0, _mix(rgb, 0.25))
+    _sine_frame(canvas, box, band * 1.12, band * 0.16, 26 * scale, math.pi, _mix(rgb, 0.45))
+    _rect(canvas, box, 0, rgb, max(1, round(2 * scale)))
+    _rect(canvas, box, band, _mix(rgb, 0.2), max(1, round(1 * scale)))
+
+
+def _meander(canvas: Pixels, box: tuple[float, float, float, float], rgb: tuple[int, ...], scale: float) -> None:
+    """The key pattern of the 2014 forms."""
+    unit = 3.2 * scale
+    _rect(canvas, box, 0, rgb, 1)
+    _rect(canvas, box, unit * 7, rgb, 1)
+    light = _mix(rgb, 0.1)
+    key = np.array([(0, 5), (0, 1), (5, 1), (5, 4), (2, 4), (2, 3), (4, 3), (4, 2), (1, 2), (1, 5), (6, 5), (6, 1)], np.float32)
+    for (ox, oy), (dx, dy), length in _sides(box, unit * 0.5):
+        n = max(1, round(length / (unit * 7.5)))
+        for i in range(n):
+            t = i * length / n
+            points = [(ox + dx * (t + p * unit) - dy * q * unit, oy + dy * (t + p * unit) + dx * q * unit) for p, q in key]
+            _polyline(canvas, points, light, 1)
+
+
+def _lace(canvas: Pixels, box: tuple[float, float, float, float], rgb: tuple[int, ...], scale: float) -> None:
+    """The saturated lace of the medical permits: rosettes on a dark band."""
+    band = 17 * scale
+    x0, y0, x1, y1 = box
+    for inset, tone in ((0, rgb), (band * 0.16, _mix(rgb, 0.72)), (band * 0.22, rgb)):
+        cv2.rectangle(canvas, (int(x0 + inset), int(y0 + inset)), (int(x1 - inset), int(y1 - inset)), tone, max(1, int(band * 0.06)), cv2.LINE_AA)
+    for (ox, oy), (dx, dy), length in _sides(box, band * 0.5):
+        n = max(4, round(length / (band * 0.72)))
+        for i in range(n + 1):
+            x, y = ox + dx * length * i / n, oy + dy * length * i / n
+            cv2.circle(canvas, (int(x), int(y)), int(band * 0.33), rgb, max(1, int(scale)), cv2.LINE_AA)
+            cv2.circle(canvas, (int(x), int(y)), int(band * 0.14), rgb, -1, cv2.LINE_AA)
+            cv2.line(canvas, (int(x - band * 0.3), int(y)), (int(x + band * 0.3), int(y)), rgb, 1, cv2.LINE_AA)
+    _rect(canvas, box, band, rgb, max(1, round(1.6 * scale)))
+    _rect(canvas, box, band * 1.25, _mix(rgb, 0.3), 1)
+
+
+def _ornate(canvas: Pixels, box: tuple[float, float, float, float], rgb: tuple[int, ...], scale: float) -> None:
+    """The bank permit's broad band with corner rosettes."""
+    band = 44 * scale
+    x0, y0, x1, y1 = box
+    tint = np.zeros(canvas.shape[:2], np.uint8)
+    cv2.rectangle(tint, (int(x0), int(y0)), (int(x1), int(y1)), 255, -1)
+    cv2.rectangle(tint, (int(x0 + band), int(y0 + band)), (int(x1 - band), int(y1 - band)), 0, -1)
+    canvas[tint > 0] = (canvas[tint > 0] * 0.45 + np.array(_mix(rgb, 0.25)) * 0.55).astype(np.uint8)
+    for k in range(7):
+        _sine_frame(canvas, box, band / 2, band * 0.32 * math.cos(k * 0.5), 34 * scale, k * 0.9, _mix(rgb, 0.75))
+    for inset, width in ((0, 2.0), (band * 0.12, 1.0), (band * 0.88, 1.0), (band, 2.2)):
+        _rect(canvas, box, inset, rgb, max(1, round(width * scale)))
+    for cx in (x0 + band / 2, x1 - band / 2):
+        for cy in (y0 + band / 2, y1 - band / 2):
+            _rosette(canvas, cx, cy, band * 0.95, _mix(rgb, 0.1), scale)
+    for t in (0.25, 0.5, 0.75):
+        _rosette(canvas, x0 + (x1 - x0) * t, y1 - band / 2, band * 0.6, rgb, scale)
+        _rosette(canvas, x0 + (x1 - x0) * t, y0 + band / 2, band * 0.6, rgb, scale)
+
+
+def _double(canvas: Pixels, box: tuple[float, float, float, float], rgb: tuple[int, ...], scale: float) -> None:
+    _rect(canvas, box, 0, rgb, max(1, round(3.4 * scale)))
+    _rect(canvas, box, 7 * scale, rgb, max(1, round(1 * scale)))
+
+
+def _plain(canvas: Pixels, box: tuple[float, float, float, float], rgb: tuple[int, ...], scale: float) -> None:
+    _rect(canvas, box, 0, rgb, max(1, round(2 * scale)))
+
+
+_PATTERNS = {"guilloche": _guilloche, "meander": _meander, "lace": _lace, "ornate": _ornate, "double": _double, "plain": _plain}
+
+
+def draw_watermark(pen: Pen, kind: str, words: str, colour: str) -> None:
+    """Faint printed ground: ``tiles`` repeats ``words`` over the page, ``waves`` draws fine wavy lines, ``rosette`` a large one."""
+    width, height = pen.canvas.size
+    if kind == "tiles":
+        font = open_font(pen.faces.face_for("hei", words[0]), round(26 * pen.scale))
+        draw = ImageDraw.Draw(pen.canvas)
+        for row in range(6):
+            for column in range(6):
+                x = width * (0.1 + 0.19 * column) - (row % 2) * width * 0.08
+                draw.text((x, height * (0.14 + 0.155 * row)), words, font=font, fill=colour, stroke_width=0.6)
+        return
+    pixels = np.array(pen.canvas)
+    rgb = ImageColor.getrgb(colour)[:3]
+    if kind == "waves":
+        x = np.arange(0, width, 6)
+        for y in range(0, height, max(5, int(9 * pen.scale))):
+            line = np.stack([x, y + 5 * pen.scale * np.sin(x / (28 * pen.scale) + y * 0.05)], 1)
+            cv2.polylines(pixels, [line.astype(np.int32)], False, rgb, 1, cv2.LINE_AA)
+    else:
+        for k in range(3):
+            _rosette(pixels, width / 2, height / 2, height * (0.30 - 0.07 * k), rgb, pen.scale, turns=17 + 6 * k)
+    pen.canvas.paste(Image.fromarray(pixels))
+
+
+def draw_portrait(size: tuple[int, int], rng: np.random.Generator) -> Image.Image:
+    """A faceless portrait: head and shoulders in greys, as identity cards have."""
+    w, h = size
+    image = Image.new("RGB", (w * 2, h * 2), (206, 214, 222))
+    draw = ImageDraw.Draw(image)
+    skin = tuple(int(c * rng.uniform(0.9, 1.05)) for c in (214, 182, 160))
+    hair = (34, 30, 32)
+    coat = tuple(int(v) for v in rng.integers(30, 90, 3))
+    draw.ellipse((w * 0.1, h * 1.25, w * 1.9, h * 2.8), fill=coat)
+    draw.rectangle((w * 0.82, h * 1.05, w * 1.18, h * 1.4), fill=skin)
+    draw.ellipse((w * 0.52, h * 0.28, w * 1.48, h * 1.05), fill=hair)
+    draw.ellipse((w * 0.58, h * 0.42, w * 1.42, h * 1.22), fill=skin)
+    draw.polygon([(w * 0.82, h * 1.32), (w * 1.0, h * 1.55), (w * 1.18, h * 1.32)], fill=(235, 236, 238))
+    for x in (0.82, 1.18):
+        draw.ellipse((w * x - w * 0.06, h * 0.76, w * x + w * 0.06, h * 0.81), fill=(70, 56, 50))
+    draw.line([(w * 0.9, h * 1.03), (w * 1.1, h * 1.03)], fill=(150, 90, 84), width=max(1, w // 24))
+    return image.resize(size, Image.Resampling.LANCZOS)
+
+
+def _rosette(canvas: Pixels, x: float, y: float, r: float, rgb: tuple[int, ...], scale: float, turns: int = 11) -> None:
+    t = np.linspace(0, math.tau, 720)
+    for k in (0.55, 0.75, 1.0):
+        radius = r * k * (0.62 + 0.38 * np.abs(np.sin(t * turns / 2)))
+        points = np.stack([x + radius * np.cos(t), y + radius * np.sin(t)], 1)
+        cv2.polylines(canvas, [points.astype(np.int32)], True, rgb, max(1, int(scale * 0.8)), cv2.LINE_AA)
+
+
+def _sine_frame(canvas: Pixels, box: tuple[float, float, float, float], inset: float, amplitude: float, period: float, phase: float, rgb: tuple[int, ...]) -> None:
+    for (ox, oy), (dx, dy), length in _sides(box, inset):
+        n = max(1, round(length / period))
+        t = np.linspace(0, length, int(length / 3) + 2)
+        offset = amplitude * np.sin(t / length * n * math.tau + phase)
+        points = np.stack([ox + dx * t - dy * offset, oy + dy * t + dx * offset], 1)
+        _polyline(canvas, points, rgb, 1)
+
+
+def _sides(box: tuple[float, float, float, float], inset: float) -> list[tuple[tuple[float, float], tuple[float, float], float]]:
+    x0, y0, x1, y1 = box[0] + inset, box[1] + inset, box[2] - inset, box[3] - inset
+    return [((x0, y0), (1, 0), x1 - x0), ((x1, y0), (0, 1), y1 - y0), ((x1, y1), (-1, 0), x1 - x0), ((x0, y1), (0, -1), y1 - y0)]
+
+
+def _rect(canvas: Pixels, box: tuple[float, float, float, float], inset: float, rgb: tuple[int, ...], width: int) -> None:
+    cv2.rectangle(canvas, (round(box[0] + inset), round(box[1] + inset)), (round(box[2] - inset), round(box[3] - inset)), rgb, width, cv2.LINE_AA)
+
+
+def _polyline(canvas: Pixels, points: object, rgb: tuple[int, ...], width: int) -> None:
+    fixed = (np.asarray(points, np.float32) * 16).astype(np.int32)
+    cv2.polylines(canvas, [fixed], False, rgb, width, cv2.LINE_AA, shift=4)
+
+
+def _mix(rgb: tuple[int, ...], white: float) -> tuple[int, ...]:
+    return tuple(int(c + (255 - c) * white) for c in rgb)

@@ -1,0 +1,72 @@
+"""Running text with filled-in values: letters, and forms that state their values in a sentence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from PIL import ImageDraw
+
+from certloop.synth.layout import Paragraphs, Style
+from certloop.synth.render.fonts import advance
+from certloop.synth.render.text import Box, Pen, draw_line
+
+_SLOT = re.compile(r"\{(\w+)(?::(\w+))?\}")
+Glyph = tuple[str, str, str]
+
+
+def draw_paragraphs(
+    pen: Pen, block: Paragraphs, text: str, facts: Mapping[str, str], styles: Mapping[str, Style], shift: tuple[float, float]
+) -> dict[str, tuple[str, list[Box]]]:
+    """Write ``text`` into the block; return, for each field, its value and one box a line."""
+    found: dict[str, tuple[str, list[Box]]] = {}
+    scale, base = pen.scale, styles[block.style]
+    em = pen.size_px(base)
+    x0, y, right = block.at[0] * scale, block.at[1] * scale, (block.at[0] + block.width) * scale
+    for paragraph in text.split("\n"):
+        glyphs = _glyphs(paragraph, block, facts)
+        x, line = x0 + block.indent * em, []
+        for glyph in glyphs:
+            style = styles[glyph[1]]
+            size = pen.size_px(style)
+            step = advance(pen.faces.face_for(style.font, glyph[0]), size, glyph[0]) + style.spacing * size
+            if line and x + step > right and glyph[0] not in "，。；：、）":
+                _draw(pen, line, y, styles, block, found, shift)
+                line, x, y = [], x0, y + base.leading * em
+            line.append((glyph, x))
+            x += step
+        _draw(pen, line, y, styles, block, found, shift)
+        y += base.leading * em
+    return {key: (facts[key], boxes) for key, (_, boxes) in found.items()}
+
+
+def _glyphs(paragraph: str, block: Paragraphs, facts: Mapping[str, str]) -> list[Glyph]:
+    """Characters with the style and the field they belong to."""
+    out: list[Glyph] = []
+    at = 0
+    for match in _SLOT.finditer(paragraph):
+        out += [(c, block.style, "") for c in paragraph[at : match.start()]]
+        out += [(c, match[2] or block.value_style, match[1]) for c in facts[match[1]]]
+        at = match.end()
+    return out + [(c, block.style, "") for c in paragraph[at:]]
+
+
+def _draw(
+    pen: Pen, line: list[tuple[Glyph, float]], y: float, styles: Mapping[str, Style], block: Paragraphs,
+    found: dict[str, tuple[str, list[Box]]], shift: tuple[float, float],
+) -> None:  # fmt: skip
+    start = 0
+    for end in range(1, len(line) + 1):
+        if end < len(line) and line[end][0][1:] == line[start][0][1:]:
+            continue
+        (_, style_name, field_id), x = line[start]
+        style = styles[style_name]
+        part = "".join(glyph[0] for glyph, _ in line[start:end])
+        dy = shift[1] * 0.5 * pen.scale if field_id else 0.0
+        box = draw_line(pen, part, x, y + dy, style)
+        if field_id:
+            found.setdefault(field_id, ("", []))[1].append(box)
+            if block.underline:
+                base = y + 0.62 * pen.size_px(style)
+                ImageDraw.Draw(pen.canvas).line((box[0] - 2, base, box[2] + 2, base), fill="#333333", width=max(1, round(pen.scale * 0.8)))
+        start = end

@@ -1,0 +1,142 @@
+"""Writing: measuring, wrapping, letter-spacing, gradients. Every function returns the boxes of what it drew, in pixels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from PIL import Image, ImageDraw
+
+from certloop.synth.errors import TextFitError
+from certloop.synth.layout import Style
+from certloop.synth.render.fonts import Faces, advance, open_font
+
+Box = tuple[float, float, float, float]
+SMALLEST = 0.55
+_NO_START = frozenset("，。；：、）)】》』”！？,.;:】")
+_GRADIENTS = {
+    "gold": ("#8a6a1e", "#d9b640", "#f0d060", "#b08a2c", "#7a5a18"),
+    "bronze": ("#b87a28", "#c98a35", "#b06a20"),
+    "dark_gold": ("#2e2a1c", "#5a4c1e", "#9a8430", "#3a3420", "#2a2618"),
+    "foil": ("#3a2f22", "#4a4030", "#e8d24a", "#f2e27a", "#d2b838"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Pen:
+    """What writes: a canvas, its scale (pixels per layout unit) and the faces."""
+
+    canvas: Image.Image
+    scale: float
+    faces: Faces
+
+    def size_px(self, style: Style) -> float:
+        return max(5.0, round(style.size * self.scale * 2) / 2)
+
+
+def measure(pen: Pen, text: str, style: Style) -> float:
+    """Width of ``text`` in pixels."""
+    size = pen.size_px(style)
+    return sum(advance(pen.faces.face_for(style.font, c), size, c) + style.spacing * size for c in text)
+
+
+def wrap(pen: Pen, text: str, style: Style, width_px: float, *, tidy: bool = True, first_indent: float = 0.0) -> list[str]:
+    """Break ``text`` by width. ``tidy`` keeps closing punctuation off line starts (printers of forms often do not)."""
+    size = pen.size_px(style)
+    lines: list[str] = []
+    for part in text.split("\n"):
+        line, used = "", first_indent if not lines else 0.0
+        for char in part:
+            step = advance(pen.faces.face_for(style.font, char), size, char) + style.spacing * size
+            if line and used + step > width_px + 0.5:
+                if tidy and char in _NO_START and len(line) > 1:
+                    lines.append(line[:-1])
+                    line, used = line[-1], advance(pen.faces.face_for(style.font, line[-1]), size, line[-1])
+                else:
+                    lines.append(line)
+                    line, used = "", 0.0
+            line += char
+            used += step
+        lines.append(line)
+    return lines
+
+
+def fit(pen: Pen, text: str, style: Style, width_px: float, max_lines: int, *, tidy: bool = True) -> tuple[Style, list[str]]:
+    """Shrink until ``text`` stands in ``max_lines`` lines. Raises TextFitError (code text_does_not_fit) below SMALLEST of the size."""
+    factor = 1.0
+    while factor >= SMALLEST:
+        smaller = replace(style, size=style.size * factor, spacing=style.spacing if factor == 1 else 0.0)
+        lines = wrap(pen, text, smaller, width_px, tidy=tidy)
+        if len(lines) <= max(max_lines, int(max_lines / factor) if max_lines > 2 else max_lines):
+            return smaller, lines
+        factor -= 0.05
+    raise TextFitError(f"a text of {len(text)} characters does not fit {max_lines} lines of {width_px:.0f} px in {style.font} {style.size:g}")
+
+
+def draw_line(pen: Pen, text: str, x: float, middle: float, style: Style) -> Box:
+    """Write one line from ``x``, vertically centred on ``middle`` (pixels)."""
+    size = pen.size_px(style)
+    baseline = middle + 0.37 * size
+    draw = ImageDraw.Draw(pen.canvas)
+    stroke = style.weight * size
+    gradient = _GRADIENTS.get(style.colour)
+    start = x
+    pieces = [(path, part) for path, part in pen.faces.runs(style.font, text)]
+    if style.spacing:
+        pieces = [(path, char) for path, part in pieces for char in part]
+    for path, part in pieces:
+        font = open_font(path, size)
+        if gradient:
+            _draw_gradient(pen, part, x, baseline, path, size, stroke, style.colour)
+        elif part.strip():
+            draw.text((x, baseline), part, font=font, fill=style.colour, anchor="ls", stroke_width=stroke, stroke_fill=style.colour)
+        x += (advance(path, size, part) if len(part) == 1 else font.getlength(part)) + style.spacing * size * len(part)
+    return (start, middle - size * 0.52, x - style.spacing * size, middle + size * 0.52)
+
+
+def draw_spread(pen: Pen, text: str, x: float, middle: float, width_px: float, style: Style) -> Box:
+    """Write ``text`` with its characters spread over ``width_px``, as printed labels are; too long a text is squeezed."""
+    natural = measure(pen, text, replace(style, spacing=0.0))
+    if natural > width_px * 1.02:
+        style = replace(style, size=style.size * max(0.72, width_px / natural), spacing=0.0)
+        return draw_line(pen, text, x, middle, style)
+    if len(text) < 2:
+        return draw_line(pen, text, x, middle, style)
+    gap = (width_px - natural) / (len(text) - 1)
+    size = pen.size_px(style)
+    return draw_line(pen, text, x, middle, replace(style, spacing=gap / size))
+
+
+def draw_lines(pen: Pen, lines: list[str], x: float, middle: float, style: Style, *, align: str = "left", width_px: float = 0) -> list[Box]:
+    """Write ``lines`` downwards from ``middle``; ``align`` is left, center (on x) or right (ending at x)."""
+    boxes = []
+    step = style.leading * pen.size_px(style)
+    for i, line in enumerate(lines):
+        left = x
+        if align != "left":
+            width = measure(pen, line, style) - style.spacing * pen.size_px(style)
+            left = x - width / 2 if align == "center" else x - width
+        boxes.append(draw_line(pen, line, left, middle + i * step, style))
+    return boxes
+
+
+def _draw_gradient(pen: Pen, text: str, x: float, baseline: float, path: object, size: float, stroke: float, name: str) -> None:
+    from pathlib import Path
+
+    font = open_font(Path(str(path)), size)
+    left, top, right, bottom = font.getbbox(text, anchor="ls", stroke_width=stroke)
+    if right <= left or bottom <= top:
+        return
+    width, height = int(right - left) + 2, int(bottom - top) + 2
+    mask = Image.new("L", (width, height), 0)
+    ImageDraw.Draw(mask).text((-left + 1, -top + 1), text, font=font, fill=255, anchor="ls", stroke_width=stroke)
+    ramp = _ramp(name, pen.canvas.width).crop((int(x), 0, int(x) + width, 1)).resize((width, height))
+    pen.canvas.paste(ramp, (int(x + left) - 1, int(baseline + top) - 1), mask)
+
+
+@lru_cache(maxsize=16)
+def _ramp(name: str, width: int) -> Image.Image:
+    stops = [Image.new("RGB", (1, 1), c).getpixel((0, 0)) for c in _GRADIENTS[name]]
+    strip = Image.new("RGB", (len(stops), 1))
+    strip.putdata(stops)
+    return strip.resize((width, 1), Image.Resampling.BILINEAR)

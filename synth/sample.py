@@ -1,0 +1,73 @@
+"""One sample: a seed chooses the layout, the firm, the printing and the treatment; the result is an image with its labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from certloop.synth.fields import BUILDERS, Fact, Firm, Order, build_facts, make_firm
+from certloop.synth.fields.codes import spoil_check_digit
+from certloop.synth.fields.others import build_other_facts
+from certloop.synth.layout import Layout, load_layouts, other_ids
+from certloop.synth.render import Job, Page, draw_page
+from certloop.synth.render.fonts import Faces, default_faces
+from certloop.synth.seeds import stream_seed, values_rng
+
+_CHECKED = ("credit_code", "registration_no", "permit_no", "id_number")
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What a sample is made from. ``layouts`` limits the choice by layout id, ``misprint_rate`` is the share of codes with a wrong
+    check digit (the label keeps what is printed), ``search_path`` holds folders of further document types."""
+
+    type_id: str
+    seed: int
+    width_px: int = 1400
+    layouts: tuple[str, ...] = ()
+    misprint_rate: float = 0.0
+    search_path: tuple[str, ...] = ()
+    faces: Faces = field(default_factory=default_faces)
+
+
+@dataclass(slots=True)
+class Document:
+    """A drawn page with the facts behind it."""
+
+    page: Page
+    firm: Firm
+    facts: Mapping[str, Fact]
+    misprinted: tuple[str, ...] = ()
+
+
+def draw_document(recipe: Recipe, *, firm: Firm | None = None) -> Document:
+    """Draw one upright page. ``firm`` makes it a paper of that firm (a dossier); otherwise the seed draws one.
+
+    Raises UnknownTypeError, LayoutError and the errors of the renderer.
+    """
+    layout = choose_layout(recipe)
+    rng = values_rng(recipe.seed, "values")
+    firm = firm or make_firm(rng, form=rng.choice(layout.firms), issued=layout.issued, industry=layout.industry or None)
+    facts, misprinted = facts_for(layout, recipe, firm)
+    page = draw_page(Job(layout, facts, stream_seed(recipe.seed, "page"), recipe.width_px, recipe.faces))
+    return Document(page, firm, facts, misprinted)
+
+
+def choose_layout(recipe: Recipe) -> Layout:
+    layouts: Sequence[Layout] = load_layouts(recipe.type_id, recipe.search_path)
+    if recipe.layouts:
+        layouts = [layout for layout in layouts if layout.id in recipe.layouts]
+    return values_rng(recipe.seed, "layout").choice(list(layouts))
+
+
+def facts_for(layout: Layout, recipe: Recipe, firm: Firm) -> tuple[dict[str, Fact], tuple[str, ...]]:
+    """The facts of ``layout``'s document, and the fields whose check digit was made wrong on purpose."""
+    rng = values_rng(recipe.seed, "facts")
+    if layout.type_id in other_ids():
+        return build_other_facts(rng, firm), ()
+    kind = layout.extra.get("values_of", layout.type_id)
+    facts = build_facts(kind if kind in BUILDERS else layout.type_id, rng, firm, Order(layout.issued, layout.variant, layout.longest_scope))
+    spoiled = [f for f in _CHECKED if f in facts and isinstance(facts[f], str) and rng.random() < recipe.misprint_rate]
+    for name in spoiled:
+        facts[name] = spoil_check_digit(rng, str(facts[name]))
+    return facts, tuple(spoiled)
