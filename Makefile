@@ -18,8 +18,8 @@ help: ## show this list
 
 demo: $(VENV)/.base ## install the product and read the example certificates into a table and out/demo.jsonl
 	@mkdir -p out
-	$(BIN)/certloop extract $(EXAMPLES) --format table --annotate out/demo
-	$(BIN)/certloop extract $(EXAMPLES) --format jsonl --output out/demo.jsonl
+	$(BIN)/certloop extract $(EXAMPLES) --format table --annotate out/demo --workers 2
+	$(BIN)/certloop extract $(EXAMPLES) --format jsonl --output out/demo.jsonl --workers 2
 	@echo "JSON: out/demo.jsonl   pictures with boxes: out/demo/"
 
 test: $(VENV)/.dev ## fast tests (minutes on two cores)
