@@ -23,7 +23,12 @@ def make_dossier(seed: int, profile: Profile, *, papers: tuple[str, ...] = PAPER
     firm = dossier_firm(seed)
     samples = []
     for number, type_id in enumerate(papers):
-        recipe = Recipe(type_id, stream_seed(seed, "dossier", number), width_px, layouts=("horizontal_2019", "horizontal_2019_original") if type_id == "business_licence" else ())
+        recipe = Recipe(
+            type_id,
+            stream_seed(seed, "dossier", number),
+            width_px,
+            layouts=("horizontal_2019", "horizontal_2019_original") if type_id == "business_licence" else (),
+        )
         while "company" not in choose_layout(recipe).firms:
             recipe = replace(recipe, seed=stream_seed(recipe.seed, "again"))
         samples.append(make_sample(recipe, profile, document=draw_document(recipe, firm=firm)))

@@ -1,13 +1,13 @@
 """What can go wrong when documents are made, each with a stable code and a sentence that says what to do.
 
-    SynthError
-    ├── LayoutError       a layout file is not well formed
-    ├── FontMissingError  no face of a role is installed
-    ├── GlyphMissingError no face of a role can draw a character (never a tofu box)
-    ├── TextFitError      a text does not fit its box even when shrunk as far as allowed
-    ├── ProfileError      an unknown or malformed perturbation profile
-    ├── DatasetError      a dataset folder that cannot be written, resumed or trusted
-    └── WriterError       the language model that writes values is unreachable or answers nonsense
+SynthError
+├── LayoutError       a layout file is not well formed
+├── FontMissingError  no face of a role is installed
+├── GlyphMissingError no face of a role can draw a character (never a tofu box)
+├── TextFitError      a text does not fit its box even when shrunk as far as allowed
+├── ProfileError      an unknown or malformed perturbation profile
+├── DatasetError      a dataset folder that cannot be written, resumed or trusted
+└── WriterError       the language model that writes values is unreachable or answers nonsense
 """
 
 from __future__ import annotations

@@ -27,7 +27,9 @@ def write_examples(folder: Path) -> list[Path]:
     for entry in entries:
         path = folder / entry["file"]
         if path.suffix == ".pdf":
-            samples = make_dossier(entry["seed"], load_profile(entry["profile"]), papers=tuple(entry["papers"]), width_px=entry["width_px"])
+            samples = make_dossier(
+                entry["seed"], load_profile(entry["profile"]), papers=tuple(entry["papers"]), width_px=entry["width_px"]
+            )
             path.write_bytes(_pdf(samples, entry.get("quality", 70)))
             rows.append(_pdf_label(entry, samples))
         else:
@@ -43,7 +45,9 @@ def write_examples(folder: Path) -> list[Path]:
 
 def _encoded(sample: Sample, suffix: str, quality: int | None) -> bytes:
     bgr = cv2.cvtColor(sample.image, cv2.COLOR_RGB2BGR)
-    arguments = [cv2.IMWRITE_JPEG_QUALITY, quality or sample.jpeg_quality or 85] if suffix == ".jpg" else [cv2.IMWRITE_PNG_COMPRESSION, 9]
+    arguments = (
+        [cv2.IMWRITE_JPEG_QUALITY, quality or sample.jpeg_quality or 85] if suffix == ".jpg" else [cv2.IMWRITE_PNG_COMPRESSION, 9]
+    )
     return bytes(cv2.imencode(suffix, bgr, arguments)[1])
 
 
@@ -51,12 +55,17 @@ def _pdf(samples: list[Sample], quality: int) -> bytes:
     """A PDF with one picture a page and no dates in it."""
     pages = [Image.fromarray(s.image) for s in samples]
     out = io.BytesIO()
-    pages[0].save(out, "PDF", save_all=True, append_images=pages[1:], quality=quality, creationDate=None, modDate=None, resolution=120)
+    pages[0].save(
+        out, "PDF", save_all=True, append_images=pages[1:], quality=quality, creationDate=None, modDate=None, resolution=120
+    )
     return out.getvalue()
 
 
 def _pdf_label(entry: dict[str, Any], samples: list[Sample]) -> dict[str, Any]:
-    documents = [{"doc_type": s.label["doc_type"], "fields": s.label["fields"], "uncertain": [], "page": i + 1} for i, s in enumerate(samples)]
+    documents = [
+        {"doc_type": s.label["doc_type"], "fields": s.label["fields"], "uncertain": [], "page": i + 1}
+        for i, s in enumerate(samples)
+    ]
     return {
         "file": entry["file"], "doc_type": "+".join(d["doc_type"] for d in documents), "fields": {}, "uncertain": [], "traps": ["multi_doc", "pdf"],
         "rotate_cw_after_exif": 0, "documents": documents, "seed": entry["seed"], "profile": entry["profile"],

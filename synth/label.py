@@ -96,7 +96,7 @@ def _label(recipe: Recipe, profile: Profile, document: Document, treated: Treate
     traps += ["misprinted_code"] if document.misprinted else []
     return {
         "file": "", "doc_type": layout.title if other else load_types(recipe.search_path).get(layout.type_id).title, "type_id": "" if other else layout.type_id,
-        "title": layout.title, "fields": {} if other else fields, "uncertain": [], "traps": sorted(set(traps)),
+        "title": layout.title, "fields": {} if other else fields, "uncertain": [], "absent_fields": [] if other else [v for k, v in canonical.items() if k not in page.values], "traps": sorted(set(traps)),
         "rotate_cw_after_exif": treated.rotate_cw, "layout": layout.id, "seed": recipe.seed, "profile": profile.name,
         "image_size": [treated.image.shape[1], treated.image.shape[0]], "page_polygon": polygons["-page"][0], "boxes": boxes,
         "labels": {canonical.get(k.split(":")[1], k): v for k, v in polygons.items() if k.startswith("-label:")},

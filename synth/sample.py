@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from certloop.synth.fields import BUILDERS, Fact, Firm, Order, build_facts, make_firm
+from certloop.synth.fields.domain import EVERYTHING, Domain
 from certloop.synth.fields.codes import spoil_check_digit
+from certloop.synth.fields.generic import build_generic_facts
 from certloop.synth.fields.others import build_other_facts
-from certloop.synth.layout import Layout, load_layouts, other_ids
+from certloop.synth.layout import Layout, find_layout, load_layouts, other_ids
 from certloop.synth.render import Job, Page, draw_page
 from certloop.synth.render.fonts import Faces, default_faces
 from certloop.synth.seeds import stream_seed, values_rng
+from certloop.templates import load_types
 
-_CHECKED = ("credit_code", "registration_no", "permit_no", "id_number")
+_CHECKED = ("credit_code", "registration_no", "id_number", "principal_code", "agent_id_number")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,7 @@ class Recipe:
     layouts: tuple[str, ...] = ()
     misprint_rate: float = 0.0
     search_path: tuple[str, ...] = ()
+    domain: Domain = EVERYTHING
     faces: Faces = field(default_factory=default_faces)
 
 
@@ -47,27 +51,33 @@ def draw_document(recipe: Recipe, *, firm: Firm | None = None) -> Document:
     """
     layout = choose_layout(recipe)
     rng = values_rng(recipe.seed, "values")
-    firm = firm or make_firm(rng, form=rng.choice(layout.firms), issued=layout.issued, industry=layout.industry or None)
+    firm = firm or make_firm(rng, form=rng.choice(layout.firms), issued=layout.issued, industry=layout.industry or None, domain=recipe.domain)
     facts, misprinted = facts_for(layout, recipe, firm)
     page = draw_page(Job(layout, facts, stream_seed(recipe.seed, "page"), recipe.width_px, recipe.faces))
     return Document(page, firm, facts, misprinted)
 
 
 def choose_layout(recipe: Recipe) -> Layout:
-    layouts: Sequence[Layout] = load_layouts(recipe.type_id, recipe.search_path)
-    if recipe.layouts:
-        layouts = [layout for layout in layouts if layout.id in recipe.layouts]
-    return values_rng(recipe.seed, "layout").choice(list(layouts))
+    """The layout that the recipe's seed chooses, of those it allows. Raises UnknownTypeError and LayoutError."""
+    ids = recipe.layouts or tuple(layout.id for layout in load_layouts(recipe.type_id, recipe.search_path))
+    return find_layout(recipe.type_id, values_rng(recipe.seed, "layout").choice(ids), recipe.search_path)
 
 
 def facts_for(layout: Layout, recipe: Recipe, firm: Firm) -> tuple[dict[str, Fact], tuple[str, ...]]:
     """The facts of ``layout``'s document, and the fields whose check digit was made wrong on purpose."""
     rng = values_rng(recipe.seed, "facts")
     if layout.type_id in other_ids():
-        return build_other_facts(rng, firm), ()
-    kind = layout.extra.get("values_of", layout.type_id)
-    facts = build_facts(kind if kind in BUILDERS else layout.type_id, rng, firm, Order(layout.issued, layout.variant, layout.longest_scope))
-    spoiled = [f for f in _CHECKED if f in facts and isinstance(facts[f], str) and rng.random() < recipe.misprint_rate]
+        return build_other_facts(rng, firm, recipe.domain), ()
+    order = Order(layout.issued, layout.variant, layout.longest_scope, recipe.domain)
+    if layout.type_id in BUILDERS:
+        facts = build_facts(layout.type_id, rng, firm, order)
+    else:
+        facts = build_generic_facts(load_types(recipe.search_path).get(layout.type_id), rng, firm, order)
+    spoiled = [f for f in facts if _has_check_digit(f, facts[f]) and rng.random() < recipe.misprint_rate]
     for name in spoiled:
         facts[name] = spoil_check_digit(rng, str(facts[name]))
     return facts, tuple(spoiled)
+
+
+def _has_check_digit(field_id: str, fact: Fact) -> bool:
+    return field_id in _CHECKED or (field_id == "permit_no" and isinstance(fact, str) and fact.startswith(("JY", "SC")))

@@ -8,12 +8,13 @@ from datetime import date, timedelta
 from random import Random
 
 from certloop.synth.fields.codes import make_food_permit_no, make_food_production_no
+from certloop.synth.fields.domain import EVERYTHING, Domain
 from certloop.synth.fields.facts import Fact, Term, random_date, years_later
 from certloop.synth.fields.firms import Firm, drug_authority, licence_authority
-from certloop.synth.fields.people import make_name
+from certloop.synth.fields.people import make_name, make_person
 from certloop.synth.fields.regions import Place, make_address
 from certloop.synth.fields.scope import make_items, make_scope
-from certloop.synth.fields.vocabulary import words
+from certloop.synth.fields.vocabulary import read_data, words
 from certloop.templates import UnknownTypeError
 
 
@@ -24,6 +25,13 @@ class Order:
     issued: tuple[int, int] = (2016, 2025)
     variant: str = ""
     longest_scope: int = 300
+    domain: Domain = EVERYTHING
+
+    def address(self, rng: Random, place: Place) -> str:
+        return self.domain.draw(lambda: make_address(rng, place))
+
+    def name(self, rng: Random, male: bool) -> str:
+        return self.domain.draw(lambda: make_name(rng, male))
 
 
 Builder = Callable[[Random, Firm, Order], dict[str, Fact]]
@@ -64,19 +72,19 @@ def _food(rng: Random, firm: Firm, order: Order) -> dict[str, Fact]:
     code = firm.person.id_number if firm.form == "individual" and rng.random() < 0.5 else firm.credit_code
     return {
         "operator": firm.name, "credit_code": code, "person": firm.person.name, "residence": firm.address,
-        "premises": firm.address if rng.random() < 0.7 else make_address(rng, firm.place), "business_form": form,
+        "premises": firm.address if rng.random() < 0.7 else order.address(rng, firm.place), "business_form": form,
         "items": make_items(rng, "food_items", "sale" if digit == "1" else "catering", 1, 4),
         "permit_no": make_food_permit_no(rng, firm.place.code, digit), "valid_until": years_later(issued, 5),
-        **_supervision(rng, firm, authority, issued), "issued_on": issued,
+        **_supervision(rng, firm, order, authority), "issued_on": issued,
     }  # fmt: skip
 
 
-def _supervision(rng: Random, firm: Firm, authority: str, issued: date) -> dict[str, Fact]:
+def _supervision(rng: Random, firm: Firm, order: Order, authority: str) -> dict[str, Fact]:
     body = firm.place.county.rstrip("区县市") + rng.choice(words("texts", "supervision"))
-    staff = rng.choice(["、", " ", "，"]).join(make_name(rng, rng.random() < 0.6) for _ in range(rng.choice([1, 2, 2])))
+    staff = rng.choice(["、", " ", "，"]).join(order.name(rng, rng.random() < 0.6) for _ in range(rng.choice([1, 2, 2])))
     return {
         "supervision_body": rng.choice([body, authority]), "supervision_staff": staff, "hotline": rng.choice(words("texts", "hotlines")),
-        "authority": authority, "signer": make_name(rng, True),
+        "authority": authority, "signer": order.name(rng, True),
     }  # fmt: skip
 
 
@@ -84,9 +92,9 @@ def _food_production(rng: Random, firm: Firm, order: Order) -> dict[str, Fact]:
     issued = _issue(rng, firm, order)
     return {
         "producer": firm.name, "credit_code": firm.credit_code, "person": firm.person.name, "residence": firm.address,
-        "premises": firm.address if rng.random() < 0.6 else make_address(rng, firm.place),
+        "premises": firm.address if rng.random() < 0.6 else order.address(rng, firm.place),
         "food_types": make_items(rng, "food_types", "items", 1, 4), "permit_no": make_food_production_no(rng, firm.place.code),
-        "valid_until": years_later(issued, 5), **_supervision(rng, firm, drug_authority(rng, firm.place, issued), issued), "issued_on": issued,
+        "valid_until": years_later(issued, 5), **_supervision(rng, firm, order, drug_authority(rng, firm.place, issued)), "issued_on": issued,
     }  # fmt: skip
 
 
@@ -97,12 +105,17 @@ def _drug(rng: Random, firm: Firm, order: Order) -> dict[str, Fact]:
         number = f"{firm.place.short}{kind}{rng.choice('AB')}{firm.place.code[2:]}{rng.randint(1, 99999):05d}"
     else:
         number = f"{firm.place.short}{kind}{rng.choice('AB')}{rng.randint(1000000, 9999999)}"
-    mode = {"A": "批发", "B": "零售（连锁总部）", "C": rng.choice(["零售（连锁）", "零售(连锁门店)"]), "D": rng.choice(["零售", "零售(单体)"])}[kind]
+    mode = {
+        "A": "批发",
+        "B": "零售（连锁总部）",
+        "C": rng.choice(["零售（连锁）", "零售(连锁门店)"]),
+        "D": rng.choice(["零售", "零售(单体)"]),
+    }[kind]
     return {
         "name": firm.name, "credit_code": firm.credit_code, "person": firm.person.name,
-        "manager": firm.person.name if rng.random() < 0.5 else make_name(rng, True), "quality_manager": make_name(rng, rng.random() < 0.5),
+        "manager": firm.person.name if rng.random() < 0.5 else order.name(rng, True), "quality_manager": order.name(rng, rng.random() < 0.5),
         "mode": mode, "scope": make_items(rng, "drug", "items", 3, 9), "registered_address": firm.address,
-        "warehouse": rng.choice(["***", "无", make_address(rng, firm.place)]) if kind in "CD" else make_address(rng, firm.place),
+        "warehouse": rng.choice(["***", "无", order.address(rng, firm.place)]) if kind in "CD" else order.address(rng, firm.place),
         "permit_no": number, "serial_no": f"{rng.randint(10**7, 10**8 - 1)}",
         "authority": drug_authority(rng, firm.place, issued, province=kind in "AB"), "issued_on": issued, "valid_until": years_later(issued, 5),
     }  # fmt: skip
@@ -117,16 +130,20 @@ def _device_number(rng: Random, place: Place, issued: date, word: str) -> str:
 def _device(rng: Random, firm: Firm, order: Order) -> dict[str, Fact]:
     issued = _issue(rng, firm, order)
     record = order.variant == "record"
-    classes = "；".join(sorted(make_items(rng, "device", "second" if record or rng.random() < 0.5 else "third", 3, 14, stop="；").split("；")))
-    scope = ("二类：" if record else rng.choice(["三类：", "Ⅲ类：", "第三类医疗器械：", ""])) + classes.replace("；", rng.choice(["；", "，", "，"]))
+    classes = "；".join(
+        sorted(make_items(rng, "device", "second" if record or rng.random() < 0.5 else "third", 3, 14, stop="；").split("；"))
+    )
+    scope = ("二类：" if record else rng.choice(["三类：", "Ⅲ类：", "第三类医疗器械：", ""])) + classes.replace(
+        "；", rng.choice(["；", "，", "，"])
+    )
     if record and rng.random() < 0.3:
         scope = "全部二类医疗器械"
     return {
         "name": firm.name, "credit_code": firm.credit_code,
         "permit_no": _device_number(rng, firm.place, issued, "经营备" if record else "经营许"), "person": firm.person.name,
-        "manager": firm.person.name if rng.random() < 0.5 else make_name(rng, True), "quality_manager": make_name(rng, False),
+        "manager": firm.person.name if rng.random() < 0.5 else order.name(rng, True), "quality_manager": order.name(rng, False),
         "mode": rng.choice(words("texts", "device_modes")), "residence": firm.address,
-        "premises": firm.address if rng.random() < 0.6 else make_address(rng, firm.place), "warehouse": make_address(rng, firm.place),
+        "premises": firm.address if rng.random() < 0.6 else order.address(rng, firm.place), "warehouse": order.address(rng, firm.place),
         "scope": scope[: order.longest_scope], "authority": drug_authority(rng, firm.place, issued), "issued_on": issued,
         "valid_until": years_later(issued, 5),
     }  # fmt: skip
@@ -136,7 +153,9 @@ def _device_production(rng: Random, firm: Firm, order: Order) -> dict[str, Fact]
     facts = _device(rng, firm, order)
     issued = facts["issued_on"]
     assert isinstance(issued, date)
-    facts["permit_no"] = f"{firm.place.short}{'食' if issued.year < 2019 else ''}药监械生产许{issued.year}{rng.randint(1, 9999):04d}号"
+    facts["permit_no"] = (
+        f"{firm.place.short}{'食' if issued.year < 2019 else ''}药监械生产许{issued.year}{rng.randint(1, 9999):04d}号"
+    )
     facts["scope"] = make_items(rng, "device", "production", 1, 4, stop="；")
     facts["authority"] = drug_authority(rng, firm.place, issued, province=True)
     return facts
@@ -144,7 +163,9 @@ def _device_production(rng: Random, firm: Firm, order: Order) -> dict[str, Fact]
 
 def _account(rng: Random, firm: Firm, order: Order) -> dict[str, Fact]:
     issued = _issue(rng, firm, order)
-    bank = f"{rng.choice(words('texts', 'banks'))}{firm.place.city.removesuffix('市')}{rng.choice(words('texts', 'bank_branches'))}"
+    bank = (
+        f"{rng.choice(words('texts', 'banks'))}{firm.place.city.removesuffix('市')}{rng.choice(words('texts', 'bank_branches'))}"
+    )
     area = f"{firm.place.code[:2]}{rng.randint(10, 90)}"
     return {
         "name": firm.name, "bank": bank, "account": "".join(str(rng.randint(0, 9)) for _ in range(rng.choice([15, 16, 17, 18, 19]))).replace("0", "6", 1),
@@ -168,10 +189,16 @@ def _transport(rng: Random, firm: Firm, order: Order) -> dict[str, Fact]:
 
 def _vehicle(rng: Random, firm: Firm, order: Order) -> dict[str, Fact]:
     issued = _issue(rng, firm, order)
-    plate = f"{firm.place.short}{rng.choice('ABCDEFGH')}{''.join(rng.choice('0123456789ABCDEFGHJKLMNPQRSTUVWXYZ') for _ in range(5))}"
+    plate = (
+        f"{firm.place.short}{rng.choice('ABCDEFGH')}{''.join(rng.choice('0123456789ABCDEFGHJKLMNPQRSTUVWXYZ') for _ in range(5))}"
+    )
     vehicle = rng.choice(words("texts", "vehicle_types"))
     size = (rng.randint(5990, 12000), rng.randint(2000, 2550), rng.randint(2200, 3990))
-    load = f"{rng.randint(20, 55)}座" if "客车" in vehicle else rng.choice([f"{rng.uniform(1.5, 31):.3f}吨", f"{rng.randint(2, 31)}吨"])
+    load = (
+        f"{rng.randint(20, 55)}座"
+        if "客车" in vehicle
+        else rng.choice([f"{rng.uniform(1.5, 31):.3f}吨", f"{rng.randint(2, 31)}吨"])
+    )
     return {
         "operator": firm.name, "address": firm.address, "plate": plate + rng.choice(["", "（黄色）", "(黄)", ""]),
         "permit_no": f"{firm.place.code}{rng.randint(1, 999999):06d}", "economic_type": rng.choice(words("texts", "economic_types")),
@@ -196,11 +223,8 @@ def _identity(rng: Random, firm: Firm, order: Order) -> dict[str, Fact]:
 
 
 def _letter(rng: Random, firm: Firm, order: Order) -> dict[str, Fact]:
-    from certloop.synth.fields.people import make_person
-    from certloop.synth.fields.vocabulary import read_data
-
     texts = read_data("scopes")["letter"]
-    agent = make_person(rng, born=(1968, 1999))
+    agent = make_person(rng, born=(1968, 1999), domain=order.domain)
     signed = _issue(rng, firm, order)
     project = rng.choice(texts["projects"])
     end = signed + timedelta(days=rng.choice([30, 60, 90, 180, 364]))

@@ -7,6 +7,7 @@ from datetime import date
 from random import Random
 from typing import Any
 
+from certloop.synth.fields.domain import EVERYTHING, Domain
 from certloop.synth.fields.codes import make_registration_no, make_uscc
 from certloop.synth.fields.facts import Money, Term, random_date, years_later
 from certloop.synth.fields.people import Person, make_person
@@ -37,10 +38,17 @@ class Firm:
     industry: dict[str, Any]
 
 
-def make_firm(rng: Random, *, form: str = "company", issued: tuple[int, int] = (2016, 2025), industry: str | None = None) -> Firm:
+def make_firm(
+    rng: Random,
+    *,
+    form: str = "company",
+    issued: tuple[int, int] = (2016, 2025),
+    industry: str | None = None,
+    domain: Domain = EVERYTHING,
+) -> Firm:
     """Draw a firm whose licence was issued in one of the years ``issued``; name, region, code, form and dates agree."""
     place = pick_place(rng)
-    person = make_person(rng, born=(1955, 1998))
+    person = make_person(rng, born=(1955, 1998), domain=domain)
     chosen = next((i for i in industries() if i["key"] == industry), None) or rng.choice(industries())
     issued_on = random_date(rng, date(issued[0], 1, 1), date(issued[1], 12, 28))
     first_year = max(1993, issued_on.year - 12)
@@ -53,9 +61,9 @@ def make_firm(rng: Random, *, form: str = "company", issued: tuple[int, int] = (
     kind = {"individual": "2"}.get(form, "1")
     return Firm(
         form=form,
-        name=_name(rng, form, place, person, chosen),
+        name=domain.draw(lambda: _name(rng, form, place, person, chosen)),
         place=place,
-        address=make_address(rng, place),
+        address=domain.draw(lambda: make_address(rng, place)),
         type=_type(rng, form),
         credit_code=make_uscc(rng, place.code, kind=kind, since_2016=established_on.year >= 2016),
         registration_no=make_registration_no(rng, place.code, individual=form == "individual"),
@@ -74,7 +82,13 @@ def licence_authority(rng: Random, place: Place, day: date) -> str:
     office = "工商行政管理局" if day.year < 2018 else rng.choice(["市场监督管理局", "市场监督管理局", "行政审批局"])
     if place.municipality:
         return rng.choice([f"{place.city}{place.county}{office}", f"{place.city}{office}"])
-    return rng.choice([f"{place.city}{office}", f"{place.city}{place.county}{office}", f"{place.city}{office}{place.county.rstrip('区县市')}分局"])
+    return rng.choice(
+        [
+            f"{place.city}{office}",
+            f"{place.city}{place.county}{office}",
+            f"{place.city}{office}{place.county.rstrip('区县市')}分局",
+        ]
+    )
 
 
 def drug_authority(rng: Random, place: Place, day: date, *, province: bool = False) -> str:
@@ -94,7 +108,11 @@ def _name(rng: Random, form: str, place: Place, person: Person, industry: dict[s
     match form:
         case "individual":
             own = rng.choice(words("names", "individual")) if rng.random() < 0.7 else person.name[0] + "记"
-            kind = rng.choice({"food": ["餐饮店", "小吃店", "食品店", "超市", "便利店"], "medical": ["药店", "大药房", "医疗器械店"]}.get(industry["key"], ["经营部", "商行", "店"]))
+            kind = rng.choice(
+                {"food": ["餐饮店", "小吃店", "食品店", "超市", "便利店"], "medical": ["药店", "大药房", "医疗器械店"]}.get(
+                    industry["key"], ["经营部", "商行", "店"]
+                )
+            )
             return f"{place.city}{place.county}{own}{kind}"
         case "branch":
             parent = rng.choice(["", "", rng.choice(["上海市", "广州市", "深圳市"])]) or city

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from random import Random
 
+from certloop.synth.fields.domain import EVERYTHING, Domain
 from certloop.synth.fields.facts import Fact
 from certloop.synth.fields.firms import Firm, make_firm
 
 _GOODS = ("*纸制品*复印纸", "*办公设备*打印机", "*软件服务*技术服务费", "*餐饮服务*餐费", "*金属制品*货架")
 
 
-def build_other_facts(rng: Random, firm: Firm) -> dict[str, Fact]:
+def build_other_facts(rng: Random, firm: Firm, domain: Domain = EVERYTHING) -> dict[str, Fact]:
     """Values that any of the other documents may print."""
-    buyer = make_firm(rng)
+    buyer = make_firm(rng, domain=domain)
     cents, tax = rng.randint(4000, 900000), 0
     tax = cents * 6 // 100
 

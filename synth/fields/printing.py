@@ -50,7 +50,7 @@ def print_date(day: date, style: str) -> str:
 
 def print_term(term: Term, form: str, day_style: str, rng: Random) -> str:
     """Write a period; an open end is 长期 (or, rarely, another of its words)."""
-    open_word = rng.choices(["长期", "永久", "无固定期限", "不约定期限"], [90, 3, 4, 3])[0]
+    open_word = "长期" if form == "tilde" else rng.choices(["长期", "永久", "无固定期限", "不约定期限"], [90, 3, 4, 3])[0]
     if form == "long" and term.end is None:
         return open_word
     end = print_date(term.end, day_style) if term.end else open_word

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from certloop.synth.errors import LayoutError
+from certloop.synth.layout.drift import base_id, drift_layout
 from certloop.synth.layout.schema import FormDate, Layout, Line, Mark, Paragraphs, Row, Style, Text
 from certloop.templates import DocumentType, Registry, UnknownTypeError, load_types, squash
 from certloop.templates.loader import BUILTIN
@@ -43,6 +44,18 @@ def _load(type_id: str, search_path: tuple[str, ...]) -> tuple[Layout, ...]:
     return tuple(found[key] for key in sorted(found))
 
 
+def find_layout(type_id: str, layout_id: str, search_path: Iterable[Path | str] = ()) -> Layout:
+    """One layout by id; ``id~d7`` is edition 7 of the drift generator. Raises LayoutError listing the known ids."""
+    base, number = base_id(layout_id)
+    layouts = {layout.id: layout for layout in load_layouts(type_id, search_path)}
+    if base not in layouts:
+        raise LayoutError(f"document type {type_id!r} has no layout {layout_id!r}; known: {', '.join(layouts)}")
+    if number is None:
+        return layouts[base]
+    doc_type = None if type_id in other_ids() else load_types(tuple(search_path)).get(type_id)
+    return drift_layout(layouts[base], number, doc_type)
+
+
 @lru_cache(maxsize=1)
 def other_ids() -> tuple[str, ...]:
     """Documents that are no type of the product (an invoice, a notice): what must come back as unknown."""
@@ -54,7 +67,9 @@ def read_layout(path: Path, doc_type: DocumentType | None) -> Layout:
     data = _read(path)
     base = {"label": Style(font="hei"), "value": Style()}
     styles = base | {k: _build(path, f"style {k}", Style, v) for k, v in data.pop("styles", {}).items()}
-    parts = {key: tuple(_build(path, f"{key}[{i}]", cls, e) for i, e in enumerate(data.pop(key, ()))) for key, cls in _PARTS.items()}
+    parts = {
+        key: tuple(_build(path, f"{key}[{i}]", cls, e) for i, e in enumerate(data.pop(key, ()))) for key, cls in _PARTS.items()
+    }
     type_id = doc_type.id if doc_type else path.parent.name
     layout: Layout = _build(path, "layout", Layout, {"id": path.stem, "type_id": type_id, "styles": styles, **parts, **data})
     _check(path, layout, doc_type)
@@ -91,7 +106,13 @@ def _build(path: Path, where: str, cls: type[T], entry: dict[str, Any]) -> T:
 
 
 def _check(path: Path, layout: Layout, doc_type: DocumentType | None) -> None:
-    used = {getattr(e, k) for part in _PARTS for e in getattr(layout, part) for k in ("style", "label_style", "value_style") if hasattr(e, k)}
+    used = {
+        getattr(e, k)
+        for part in _PARTS
+        for e in getattr(layout, part)
+        for k in ("style", "label_style", "value_style")
+        if hasattr(e, k)
+    }
     if missing := used - set(layout.styles):
         raise LayoutError(f"{path}: styles {sorted(missing)} are used and not defined")
     if doc_type is None:
@@ -103,4 +124,6 @@ def _check(path: Path, layout: Layout, doc_type: DocumentType | None) -> None:
         allowed = {squash(name) for name in spec.labels}
         for label in row.labels:
             if squash(label) and squash(label) not in allowed:
-                raise LayoutError(f"{path}: label {label!r} is no printed label of field {row.field}; allowed: {', '.join(spec.labels)}")
+                raise LayoutError(
+                    f"{path}: label {label!r} is no printed label of field {row.field}; allowed: {', '.join(spec.labels)}"
+                )

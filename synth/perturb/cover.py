@@ -65,7 +65,9 @@ def note_stamp(state: State, rng: np.random.Generator, p: Params) -> None:
     draw = ImageDraw.Draw(tile)
     draw.rectangle((1, 1, tile.width - 2, tile.height - 2), outline=255, width=max(2, size // 10))
     draw.text((size * 0.5, size), words, font=font, fill=255, anchor="lm")
-    _overprint(state, tile.rotate(float(rng.uniform(-12, 12)), resample=Image.Resampling.BICUBIC, expand=True), rng, (210, 50, 50), 0.75)
+    _overprint(
+        state, tile.rotate(float(rng.uniform(-12, 12)), resample=Image.Resampling.BICUBIC, expand=True), rng, (210, 50, 50), 0.75
+    )
 
 
 def user_watermark(state: State, rng: np.random.Generator, p: Params) -> None:
@@ -76,7 +78,13 @@ def user_watermark(state: State, rng: np.random.Generator, p: Params) -> None:
     font = open_font(default_faces().face_for("hei", words[0]), size)
     tile = Image.new("L", (int(size * (len(words) + 1)), int(size * 1.6)), 0)
     ImageDraw.Draw(tile).text((size * 0.5, size * 0.8), words, font=font, fill=255, anchor="lm")
-    _overprint(state, tile.rotate(float(rng.uniform(-35, 35)), resample=Image.Resampling.BICUBIC, expand=True), rng, (120, 120, 120), float(rng.uniform(0.25, 0.5)))
+    _overprint(
+        state,
+        tile.rotate(float(rng.uniform(-35, 35)), resample=Image.Resampling.BICUBIC, expand=True),
+        rng,
+        (120, 120, 120),
+        float(rng.uniform(0.25, 0.5)),
+    )
 
 
 def _overprint(state: State, tile: Image.Image, rng: np.random.Generator, rgb: tuple[int, int, int], strength: float) -> None:
@@ -85,4 +93,6 @@ def _overprint(state: State, tile: Image.Image, rng: np.random.Generator, rgb: t
     x, y = int(rng.integers(0, max(1, w - tile.width))), int(rng.integers(0, max(1, h - tile.height)))
     alpha = np.asarray(tile, np.float32)[..., None] / 255 * strength
     part = state.image[y : y + tile.height, x : x + tile.width].astype(np.float32)
-    state.image[y : y + tile.height, x : x + tile.width] = (part * (1 - alpha + alpha * np.array(rgb, np.float32) / 255)).astype(np.uint8)
+    state.image[y : y + tile.height, x : x + tile.width] = (part * (1 - alpha + alpha * np.array(rgb, np.float32) / 255)).astype(
+        np.uint8
+    )

@@ -55,7 +55,9 @@ def place(state: State, rng: np.random.Generator, p: Params) -> None:
     free = np.maximum(0, np.array([w, h]) - (high - low) * scale) / 2
     middle = np.array([w / 2, h / 2]) - (low + high) / 2 * scale + rng.uniform(-1, 1, 2) * free * 0.8
     matrix = cv2.getPerspectiveTransform(corners.astype(np.float32), (turned * scale + middle).astype(np.float32))
-    state.image = cv2.warpPerspective(state.image, matrix, (w, h), dst=ground, flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_TRANSPARENT)
+    state.image = cv2.warpPerspective(
+        state.image, matrix, (w, h), dst=ground, flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_TRANSPARENT
+    )
     if state.cover is not None:
         state.cover = cv2.warpPerspective(state.cover, matrix, (w, h), flags=cv2.INTER_NEAREST)
     state.quads_N42 = project(matrix, state.quads_N42)

@@ -87,8 +87,26 @@ def app_frame(state: State, rng: np.random.Generator, p: Params) -> None:
     framed[:bar] = (250, 250, 250) if rng.random() < 0.5 else (24, 24, 26)
     ink = (40, 40, 40) if framed[0, 0, 0] > 128 else (230, 230, 230)
     size = w / 1400
-    cv2.putText(framed, f"{rng.integers(7, 23)}:{rng.integers(10, 59)}", (int(40 * size), int(58 * size)), cv2.FONT_HERSHEY_SIMPLEX, 1.4 * size, ink, max(1, int(2 * size)), cv2.LINE_AA)
-    cv2.putText(framed, "4G", (int(w - 220 * size), int(58 * size)), cv2.FONT_HERSHEY_SIMPLEX, 1.3 * size, ink, max(1, int(2 * size)), cv2.LINE_AA)
+    cv2.putText(
+        framed,
+        f"{rng.integers(7, 23)}:{rng.integers(10, 59)}",
+        (int(40 * size), int(58 * size)),
+        cv2.FONT_HERSHEY_SIMPLEX,
+        1.4 * size,
+        ink,
+        max(1, int(2 * size)),
+        cv2.LINE_AA,
+    )
+    cv2.putText(
+        framed,
+        "4G",
+        (int(w - 220 * size), int(58 * size)),
+        cv2.FONT_HERSHEY_SIMPLEX,
+        1.3 * size,
+        ink,
+        max(1, int(2 * size)),
+        cv2.LINE_AA,
+    )
     cv2.rectangle(framed, (int(w - 120 * size), int(32 * size)), (int(w - 50 * size), int(62 * size)), ink, max(1, int(3 * size)))
     cv2.line(framed, (int(60 * size), int(96 * size)), (int(44 * size), int(108 * size)), ink, max(1, int(4 * size)), cv2.LINE_AA)
     framed[bar : bar + h] = state.image

@@ -22,7 +22,14 @@ def draw_emblem(size_px: int, tint: str = "") -> Image.Image:
     _disc(draw, c, c * 0.98, s * 0.45, gold)
     for i in range(44):
         a = math.tau * i / 44
-        _disc(draw, c + math.cos(a) * s * 0.415, c * 0.98 + math.sin(a) * s * 0.415, s * 0.032, red if i % 2 else gold, outline=_DARK)
+        _disc(
+            draw,
+            c + math.cos(a) * s * 0.415,
+            c * 0.98 + math.sin(a) * s * 0.415,
+            s * 0.032,
+            red if i % 2 else gold,
+            outline=_DARK,
+        )
     _disc(draw, c, c * 0.98, s * 0.375, red if tint else _DEEP)
     _disc(draw, c, c * 0.98, s * 0.365, red)
     _star(draw, c, s * 0.27, s * 0.085, gold)
@@ -42,9 +49,13 @@ def draw_emblem(size_px: int, tint: str = "") -> Image.Image:
 
 
 def _gate(draw: ImageDraw.ImageDraw, c: float, s: float, gold: tuple[int, int, int]) -> None:
-    draw.polygon([(c - s * 0.15, s * 0.50), (c + s * 0.15, s * 0.50), (c + s * 0.19, s * 0.525), (c - s * 0.19, s * 0.525)], fill=gold)
+    draw.polygon(
+        [(c - s * 0.15, s * 0.50), (c + s * 0.15, s * 0.50), (c + s * 0.19, s * 0.525), (c - s * 0.19, s * 0.525)], fill=gold
+    )
     draw.rectangle((c - s * 0.13, s * 0.525, c + s * 0.13, s * 0.56), fill=gold)
-    draw.polygon([(c - s * 0.19, s * 0.56), (c + s * 0.19, s * 0.56), (c + s * 0.23, s * 0.585), (c - s * 0.23, s * 0.585)], fill=gold)
+    draw.polygon(
+        [(c - s * 0.19, s * 0.56), (c + s * 0.19, s * 0.56), (c + s * 0.23, s * 0.585), (c - s * 0.23, s * 0.585)], fill=gold
+    )
     draw.rectangle((c - s * 0.26, s * 0.60, c + s * 0.26, s * 0.68), fill=gold)
     for i in (-2, -1, 0, 1, 2):
         w = s * (0.028 if i == 0 else 0.02)
@@ -54,7 +65,14 @@ def _gate(draw: ImageDraw.ImageDraw, c: float, s: float, gold: tuple[int, int, i
         draw.line([(left, s * 0.70), (left + s * 0.03, s * 0.70)], fill=gold, width=s // 90)
 
 
-def _disc(draw: ImageDraw.ImageDraw, x: float, y: float, r: float, fill: tuple[int, int, int], outline: tuple[int, int, int] | None = None) -> None:
+def _disc(
+    draw: ImageDraw.ImageDraw,
+    x: float,
+    y: float,
+    r: float,
+    fill: tuple[int, int, int],
+    outline: tuple[int, int, int] | None = None,
+) -> None:
     draw.ellipse((x - r, y - r, x + r, y + r), fill=fill, outline=outline, width=2)
 
 
@@ -65,6 +83,9 @@ def _star(draw: ImageDraw.ImageDraw, x: float, y: float, r: float, fill: tuple[i
 def star_points(x: float, y: float, r: float, turn: float = 0.0) -> list[tuple[float, float]]:
     """Corners of a five-pointed star of radius ``r``."""
     return [
-        (x + (r if i % 2 == 0 else r * 0.382) * math.sin(math.pi * i / 5 + turn), y - (r if i % 2 == 0 else r * 0.382) * math.cos(math.pi * i / 5 + turn))
+        (
+            x + (r if i % 2 == 0 else r * 0.382) * math.sin(math.pi * i / 5 + turn),
+            y - (r if i % 2 == 0 else r * 0.382) * math.cos(math.pi * i / 5 + turn),
+        )
         for i in range(10)
     ]

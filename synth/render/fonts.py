@@ -47,7 +47,9 @@ class Faces:
                 known = self._drawn[path, char] = _has_glyph(path, char)
             if known:
                 return path
-        raise GlyphMissingError(f"no face of role {role!r} has the character {char!r} (U+{ord(char):04X}); add a face to fonts.toml")
+        raise GlyphMissingError(
+            f"no face of role {role!r} has the character {char!r} (U+{ord(char):04X}); add a face to fonts.toml"
+        )
 
     def runs(self, role: str, text: str) -> list[tuple[Path, str]]:
         """``text`` split into stretches that one face draws."""

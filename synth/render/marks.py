@@ -39,12 +39,20 @@ def draw_ground(pen: Pen, layout: Layout, variant: int) -> None:
     for mark in (m for m in layout.marks if m.kind == "emblem"):
         tints = (mark.pattern.split("|") if mark.pattern else [""]) * 3
         image = draw_emblem(round(mark.size * pen.scale), tints[variant])
-        pen.canvas.paste(image, (round(mark.at[0] * pen.scale - image.width / 2), round(mark.at[1] * pen.scale - image.height / 2)), image)
+        pen.canvas.paste(
+            image, (round(mark.at[0] * pen.scale - image.width / 2), round(mark.at[1] * pen.scale - image.height / 2)), image
+        )
 
 
 def draw_marks(pen: Pen, page: Page, facts: Mapping[str, Fact], rng: Random, noise: np.random.Generator) -> None:
     """Draw what differs from copy to copy: QR, portrait, signatures, then seals over everything."""
-    painters = {"qr": _draw_qr, "portrait": _draw_portrait, "signature": _draw_signature, "seal": _draw_seal, "note_stamp": _draw_note}
+    painters = {
+        "qr": _draw_qr,
+        "portrait": _draw_portrait,
+        "signature": _draw_signature,
+        "seal": _draw_seal,
+        "note_stamp": _draw_note,
+    }
     for mark in sorted(page.layout.marks, key=lambda m: m.kind in ("seal", "note_stamp")):
         if mark.kind in _GROUND_KINDS:
             continue
@@ -142,8 +150,14 @@ def _draw_rule(pixels: np.ndarray, line: Line, scale: float) -> None:
     else:
         segments = [((x0, y0), (x1, y0)), ((x1, y0), (x1, y1)), ((x1, y1), (x0, y1)), ((x0, y1), (x0, y0))]
     if line.kind == "grid":
-        segments += [((x0, round(y0 + (y1 - y0) * i / line.rows)), (x1, round(y0 + (y1 - y0) * i / line.rows))) for i in range(1, line.rows)]
-        segments += [((round(x0 + (x1 - x0) * i / line.columns), y0), (round(x0 + (x1 - x0) * i / line.columns), y1)) for i in range(1, line.columns)]
+        segments += [
+            ((x0, round(y0 + (y1 - y0) * i / line.rows)), (x1, round(y0 + (y1 - y0) * i / line.rows)))
+            for i in range(1, line.rows)
+        ]
+        segments += [
+            ((round(x0 + (x1 - x0) * i / line.columns), y0), (round(x0 + (x1 - x0) * i / line.columns), y1))
+            for i in range(1, line.columns)
+        ]
     for start, end in segments:
         if not line.dash:
             cv2.line(pixels, start, end, rgb, thick, cv2.LINE_AA)

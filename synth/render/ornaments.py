@@ -56,7 +56,14 @@ def _lace(canvas: Pixels, box: tuple[float, float, float, float], rgb: tuple[int
     band = 17 * scale
     x0, y0, x1, y1 = box
     for inset, tone in ((0, rgb), (band * 0.16, _mix(rgb, 0.72)), (band * 0.22, rgb)):
-        cv2.rectangle(canvas, (int(x0 + inset), int(y0 + inset)), (int(x1 - inset), int(y1 - inset)), tone, max(1, int(band * 0.06)), cv2.LINE_AA)
+        cv2.rectangle(
+            canvas,
+            (int(x0 + inset), int(y0 + inset)),
+            (int(x1 - inset), int(y1 - inset)),
+            tone,
+            max(1, int(band * 0.06)),
+            cv2.LINE_AA,
+        )
     for (ox, oy), (dx, dy), length in _sides(box, band * 0.5):
         n = max(4, round(length / (band * 0.72)))
         for i in range(n + 1):
@@ -151,7 +158,15 @@ def _rosette(canvas: Pixels, x: float, y: float, r: float, rgb: tuple[int, ...],
         cv2.polylines(canvas, [points.astype(np.int32)], True, rgb, max(1, int(scale * 0.8)), cv2.LINE_AA)
 
 
-def _sine_frame(canvas: Pixels, box: tuple[float, float, float, float], inset: float, amplitude: float, period: float, phase: float, rgb: tuple[int, ...]) -> None:
+def _sine_frame(
+    canvas: Pixels,
+    box: tuple[float, float, float, float],
+    inset: float,
+    amplitude: float,
+    period: float,
+    phase: float,
+    rgb: tuple[int, ...],
+) -> None:
     for (ox, oy), (dx, dy), length in _sides(box, inset):
         n = max(1, round(length / period))
         t = np.linspace(0, length, int(length / 3) + 2)
@@ -166,7 +181,14 @@ def _sides(box: tuple[float, float, float, float], inset: float) -> list[tuple[t
 
 
 def _rect(canvas: Pixels, box: tuple[float, float, float, float], inset: float, rgb: tuple[int, ...], width: int) -> None:
-    cv2.rectangle(canvas, (round(box[0] + inset), round(box[1] + inset)), (round(box[2] - inset), round(box[3] - inset)), rgb, width, cv2.LINE_AA)
+    cv2.rectangle(
+        canvas,
+        (round(box[0] + inset), round(box[1] + inset)),
+        (round(box[2] - inset), round(box[3] - inset)),
+        rgb,
+        width,
+        cv2.LINE_AA,
+    )
 
 
 def _polyline(canvas: Pixels, points: object, rgb: tuple[int, ...], width: int) -> None:

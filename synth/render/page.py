@@ -46,7 +46,9 @@ class Page:
     def add(self, item: Item) -> None:
         self.items.append(item)
 
-    def print_value(self, field_id: str, value: str | None, boxes: tuple[Box, ...], *, region: str = "print", label: str = "") -> None:
+    def print_value(
+        self, field_id: str, value: str | None, boxes: tuple[Box, ...], *, region: str = "print", label: str = ""
+    ) -> None:
         """Record the first printing of a field (later repetitions only add boxes)."""
         if field_id not in self.values:
             self.values[field_id] = value
@@ -121,7 +123,9 @@ class _Writer:
         if row.underline:
             base = y + 0.62 * label_style.size * scale
             left = (row.value[0] * scale) if row.value else right
-            ImageDraw.Draw(self.page.image).line((left, base, left + row.underline * scale, base), fill="#444444", width=max(1, round(scale)))
+            ImageDraw.Draw(self.page.image).line(
+                (left, base, left + row.underline * scale, base), fill="#444444", width=max(1, round(scale))
+            )
         self.page.print_value(row.field, value.replace("\n", ""), tuple(boxes), label=label.replace("\n", ""))
         if row.after:
             draw_line(self.pen, row.after, boxes[-1][2] + 0.3 * style.size * scale, vy, label_style)
@@ -139,7 +143,11 @@ class _Writer:
             right = draw_line(self.pen, row.suffix, right, y, style)[2]
         if second:
             small = replace(style, size=style.size * 0.82)
-            boxes.append(draw_spread(self.pen, second, x, y + style.size * 1.05 * self.pen.scale, max(row.spread, 1) * self.pen.scale, small))
+            boxes.append(
+                draw_spread(
+                    self.pen, second, x, y + style.size * 1.05 * self.pen.scale, max(row.spread, 1) * self.pen.scale, small
+                )
+            )
         self.page.add(Item("label", label.replace("\n", ""), tuple(boxes), row.field))
         return right
 
@@ -181,14 +189,24 @@ class _Writer:
         for part, word, step in zip(parts, "年月日", row.steps, strict=True):
             right = x + step * scale
             size = self.pen.size_px(label_style)
-            lines = draw_lines(self.pen, [part], right - size * 0.35 + self.shift[0] * 0.5 * scale, y + self.shift[1] * 0.7 * scale, style, align="right")
+            lines = draw_lines(
+                self.pen,
+                [part],
+                right - size * 0.35 + self.shift[0] * 0.5 * scale,
+                y + self.shift[1] * 0.7 * scale,
+                style,
+                align="right",
+            )
             word_box = draw_line(self.pen, word, right, y, label_style)
             boxes += [(lines[0][0], min(lines[0][1], word_box[1]), word_box[2], max(lines[0][3], word_box[3]))]
         whole = (boxes[0][0], min(b[1] for b in boxes), boxes[-1][2], max(b[3] for b in boxes))
         self.page.print_value(row.field, printed, (whole,))
 
     def paragraphs(self, block: Paragraphs) -> None:
-        facts = {k: print_fact(v, "to:padded" if not isinstance(v, str) and hasattr(v, "start") else "", self.rng) for k, v in self.job.facts.items()}
+        facts = {
+            k: print_fact(v, "to:padded" if not isinstance(v, str) and hasattr(v, "start") else "", self.rng)
+            for k, v in self.job.facts.items()
+        }
         printed = draw_paragraphs(self.pen, block, self.rng.choice(block.text), facts, self.styles, self.shift)
         for field_id, (value, boxes) in printed.items():
             self.page.print_value(field_id, value, tuple(boxes))

@@ -68,5 +68,7 @@ def _draw(
             found.setdefault(field_id, ("", []))[1].append(box)
             if block.underline:
                 base = y + 0.62 * pen.size_px(style)
-                ImageDraw.Draw(pen.canvas).line((box[0] - 2, base, box[2] + 2, base), fill="#333333", width=max(1, round(pen.scale * 0.8)))
+                ImageDraw.Draw(pen.canvas).line(
+                    (box[0] - 2, base, box[2] + 2, base), fill="#333333", width=max(1, round(pen.scale * 0.8))
+                )
         start = end

@@ -12,7 +12,14 @@ from PIL import Image, ImageDraw, ImageFilter
 from certloop.synth.render.emblem import star_points
 from certloop.synth.render.fonts import Faces, open_font
 
-INKS = {"red": (214, 40, 44), "dark_red": (178, 34, 44), "pink": (232, 92, 100), "black": (52, 52, 56), "blue": (44, 62, 150), "purple": (110, 50, 110)}
+INKS = {
+    "red": (214, 40, 44),
+    "dark_red": (178, 34, 44),
+    "pink": (232, 92, 100),
+    "black": (52, 52, 56),
+    "blue": (44, 62, 150),
+    "purple": (110, 50, 110),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +92,9 @@ def _ring_text(ink: Image.Image, text: str, s: int, height: int, faces: Faces, s
         a = along - math.pi / 2 if not bottom else along + math.pi / 2
         tile = Image.new("L", (int(font_px * 1.6),) * 2, 0)
         font = open_font(faces.face_for("song" if not bottom else "hei", char), round(font_px))
-        ImageDraw.Draw(tile).text((tile.width / 2, tile.height / 2), char, font=font, fill=255, anchor="mm", stroke_width=font_px * 0.02)
+        ImageDraw.Draw(tile).text(
+            (tile.width / 2, tile.height / 2), char, font=font, fill=255, anchor="mm", stroke_width=font_px * 0.02
+        )
         if not bottom:
             tile = tile.resize((int(tile.width * 0.82), tile.height))
         tile = tile.rotate(-math.degrees(along), resample=Image.Resampling.BICUBIC, expand=True)
@@ -107,14 +116,18 @@ def _draw_square(draw: ImageDraw.ImageDraw, spec: SealSpec, s: int, rim: int, fa
     for i, char in enumerate(text):
         column, row = (1 - i // 2, i % 2)
         font = open_font(faces.face_for("song", char), round(s * 0.4))
-        draw.text((s * (0.28 + 0.44 * column), s * (0.28 + 0.44 * row)), char, font=font, fill=255, anchor="mm", stroke_width=s * 0.012)
+        draw.text(
+            (s * (0.28 + 0.44 * column), s * (0.28 + 0.44 * row)), char, font=font, fill=255, anchor="mm", stroke_width=s * 0.012
+        )
 
 
 def _wear(ink: Image.Image, wear: float, rng: np.random.Generator) -> Image.Image:
     """Uneven pressure and lost specks."""
     w, h = ink.size
     patches = Image.fromarray((rng.random((7, 7)) * 255).astype(np.uint8)).resize((w, h), Image.Resampling.BICUBIC)
-    specks = Image.fromarray((rng.random((max(2, h // 2), max(2, w // 2))) * 255).astype(np.uint8)).resize((w, h), Image.Resampling.BILINEAR)
+    specks = Image.fromarray((rng.random((max(2, h // 2), max(2, w // 2))) * 255).astype(np.uint8)).resize(
+        (w, h), Image.Resampling.BILINEAR
+    )
     pressure = 1 - wear * (np.asarray(patches, np.float32) / 255) - wear * 0.9 * (np.asarray(specks, np.float32) / 255 > 0.72)
     out = np.asarray(ink.filter(ImageFilter.GaussianBlur(0.5)), np.float32) * np.clip(pressure, 0.05, 1)
     return Image.fromarray(out.astype(np.uint8))

@@ -70,7 +70,9 @@ def fit(pen: Pen, text: str, style: Style, width_px: float, max_lines: int, *, t
         if len(lines) <= max(max_lines, int(max_lines / factor) if max_lines > 2 else max_lines):
             return smaller, lines
         factor -= 0.05
-    raise TextFitError(f"a text of {len(text)} characters does not fit {max_lines} lines of {width_px:.0f} px in {style.font} {style.size:g}")
+    raise TextFitError(
+        f"a text of {len(text)} characters does not fit {max_lines} lines of {width_px:.0f} px in {style.font} {style.size:g}"
+    )
 
 
 def draw_line(pen: Pen, text: str, x: float, middle: float, style: Style) -> Box:
@@ -89,7 +91,9 @@ def draw_line(pen: Pen, text: str, x: float, middle: float, style: Style) -> Box
         if gradient:
             _draw_gradient(pen, part, x, baseline, path, size, stroke, style.colour)
         elif part.strip():
-            draw.text((x, baseline), part, font=font, fill=style.colour, anchor="ls", stroke_width=stroke, stroke_fill=style.colour)
+            draw.text(
+                (x, baseline), part, font=font, fill=style.colour, anchor="ls", stroke_width=stroke, stroke_fill=style.colour
+            )
         x += (advance(path, size, part) if len(part) == 1 else font.getlength(part)) + style.spacing * size * len(part)
     return (start, middle - size * 0.52, x - style.spacing * size, middle + size * 0.52)
 
@@ -107,7 +111,9 @@ def draw_spread(pen: Pen, text: str, x: float, middle: float, width_px: float, s
     return draw_line(pen, text, x, middle, replace(style, spacing=gap / size))
 
 
-def draw_lines(pen: Pen, lines: list[str], x: float, middle: float, style: Style, *, align: str = "left", width_px: float = 0) -> list[Box]:
+def draw_lines(
+    pen: Pen, lines: list[str], x: float, middle: float, style: Style, *, align: str = "left", width_px: float = 0
+) -> list[Box]:
     """Write ``lines`` downwards from ``middle``; ``align`` is left, center (on x) or right (ending at x)."""
     boxes = []
     step = style.leading * pen.size_px(style)

@@ -1,0 +1,32 @@
+"""Disjoint value domains: each split of a dataset draws names, addresses and persons that no other split can draw."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+_TRIES = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """The values whose hash falls into [low, high): a pure function of the value, so no worker needs to know another's."""
+
+    low: float = 0.0
+    high: float = 1.0
+
+    def accepts(self, value: str) -> bool:
+        place = int.from_bytes(hashlib.blake2b(value.encode(), digest_size=6).digest(), "big") / 2**48
+        return self.low <= place < self.high
+
+    def draw(self, make: Callable[[], str]) -> str:
+        """Draw from ``make`` until a value lies inside. Raises RuntimeError when the source has none (a domain far too narrow)."""
+        for _ in range(_TRIES):
+            value = make()
+            if self.accepts(value):
+                return value
+        raise RuntimeError(f"no value of the domain [{self.low:g}, {self.high:g}) in {_TRIES} draws; widen the split")
+
+
+EVERYTHING = Domain()
