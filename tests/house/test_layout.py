@@ -69,5 +69,5 @@ def test_light_commands_load_nothing_heavy(code: str) -> None:
 def test_make_help_names_every_target(root: Path) -> None:
     targets = re.search(r"^\.PHONY: (.*)$", (root / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     assert targets is not None
-    shown = subprocess.run(["make", "help"], cwd=root, capture_output=True, text=True, check=True).stdout
+    shown = subprocess.run(["make", "--no-print-directory", "help"], cwd=root, capture_output=True, text=True, check=True).stdout
     assert {line.split()[1] for line in shown.splitlines()} == set(targets.group(1).split())
