@@ -21,6 +21,7 @@ BUILTIN = Path(__file__).resolve().parent
 _ID = re.compile(r"[a-z][a-z0-9_]{1,63}")
 _FIELD_KEYS = {
     "id", "label", "kind", "required", "aliases", "validators", "values", "unlabelled", "placement", "sentences", "value_pattern",
+    "part",
 }  # fmt: skip
 _TYPE_KEYS = {"id", "version", "title", "title_en", "titles", "not_titles", "one_of", "stop_labels", "titled", "meta", "fields"}
 _PLACEMENTS = ("right", "below", "any")
@@ -124,6 +125,7 @@ def _field(path: Path, entry: dict[str, Any]) -> FieldSpec:
         placement=placement,
         sentences=tuple(SentenceRule(_regex(path, name, p, group="value")) for p in entry.get("sentences", ())),
         value_pattern=_regex(path, name, entry["value_pattern"]) if "value_pattern" in entry else None,
+        part=entry.get("part"),
     )
 
 

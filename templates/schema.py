@@ -56,7 +56,8 @@ class FieldSpec:
 
     ``label`` is canonical (the key of the model's JSON), ``aliases`` are other printed labels of the same field.
     ``validators`` are kinds of ``certloop.validators`` (an empty tuple means: those of ``kind``). ``unlabelled`` says that the
-    value may stand without a printed label (the issue date under the seal, the permit's copy mark).
+    value may stand without a printed label (the issue date under the seal, the permit's copy mark); ``part`` names the side of a
+    card that holds the field (front, back): a side that no page shows makes its fields missing_page.
     """
 
     id: str
@@ -70,6 +71,7 @@ class FieldSpec:
     placement: str = "right"
     sentences: tuple[SentenceRule, ...] = ()
     value_pattern: re.Pattern[str] | None = None
+    part: str | None = None
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,12 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certloop.agentrl.errors import CertloopError
+from certloop.extract.engine.boxes import text_boxes
 from certloop.extract.engine.lines import Quad, TextLine
 
 Image = NDArray[np.uint8]
 
 DETECTOR, CLASSIFIER, RECOGNISER = "PP-OCRv6_det_small.onnx", "ch_ppocr_mobile_v2.0_cls_mobile.onnx", "PP-OCRv6_rec_small.onnx"
 REC_HEIGHT = 48
+VOTER_ASPECT = 5.0  # lines of about this length over height are judged best: longer ones are squeezed
 REC_MIN_WIDTH = 32
 REC_MAX_WIDTH = 2400
 
@@ -45,7 +48,7 @@ class OcrConfig:
     detect_short_edge: int = 736
     box_threshold: float = 0.5
     min_score: float = 0.5
-    upside_down_threshold: float = 0.9
+    voters: int = 12
 
 
 class OcrEngine:
@@ -58,25 +61,29 @@ class OcrEngine:
         """Detect and recognise every line of an (H, W, 3) RGB page; polygons are in its pixels."""
         return self.recognise(image, self.detect(image))
 
-    def detect(self, image: Image) -> list[Quad]:
-        """Find text lines; each quad is (4, 2) float32, clockwise from its own top left."""
+    def detect(self, image: Image, *, long_edge: int | None = None, enlarge: bool = True) -> list[Quad]:
+        """Find text lines; each quad is (4, 2) float32, clockwise from its own top left.
+
+        ``long_edge`` overrides the configured size; ``enlarge=False`` takes a small image as it is.
+        """
         height, width = image.shape[:2]
-        scale = min(1.0, self.config.detect_long_edge / max(height, width))
-        if min(height, width) * scale < self.config.detect_short_edge:
-            scale = min(self.config.detect_short_edge / min(height, width), self.config.detect_long_edge / max(height, width))
+        most = (long_edge or self.config.detect_long_edge) / max(height, width)
+        scale = most if long_edge else min(1.0, most)
+        if enlarge and min(height, width) * scale < self.config.detect_short_edge:
+            scale = min(self.config.detect_short_edge / min(height, width), most)
         size = (max(32, round(width * scale / 32) * 32), max(32, round(height * scale / 32) * 32))
         resized = cv2.resize(image, size, interpolation=cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR)
         tensor = np.ascontiguousarray(resized[:, :, ::-1].transpose(2, 0, 1)[None], dtype=np.float32)
         tensor *= 2 / 255.0
         tensor -= 1.0
         probabilities = _run(self._detector, tensor)
-        boxes, _ = self._boxes_from_map(probabilities, (height, width))
-        return [_ordered(np.asarray(box, np.float32)) for box in boxes]
+        boxes = text_boxes(probabilities[0, 0], (height, width), threshold=self.config.box_threshold)
+        return [_ordered(box) for box in boxes]
 
     def recognise(self, image: Image, quads: list[Quad]) -> list[TextLine]:
         """Read the text inside each quad; quads that hold nothing readable are left out."""
         crops = [crop(image, quad) for quad in quads]
-        flipped = self._upside_down(crops)
+        flipped = self._upside_down(quads, crops)
         lines = []
         for quad, patch, turned in zip(quads, crops, flipped, strict=True):
             if turned:
@@ -114,17 +121,25 @@ class OcrEngine:
         text = "".join(characters)
         return TextLine(quad, text, float(np.mean(sums)) if sums else 0.0, tuple(places), tuple(sums))
 
-    def _upside_down(self, crops: list[Image]) -> list[bool]:
-        """Which crops stand on their head, by the classifier (inputs of 48x192, padded on the right)."""
-        turned = []
-        for start in range(0, len(crops), 8):
-            batch = np.zeros((len(crops[start : start + 8]), 3, 48, 192), np.float32)
-            for row, patch in enumerate(crops[start : start + 8]):
-                width = min(192, math.ceil(48 * patch.shape[1] / patch.shape[0]))
-                batch[row, :, :, :width] = cv2.resize(patch, (width, 48))[:, :, ::-1].transpose(2, 0, 1) / 127.5 - 1.0
-            scores = _run(self._classifier, batch)
-            turned += [bool(s[1] > self.config.upside_down_threshold) for s in scores]
-        return turned
+    def _upside_down(self, quads: Sequence[Quad], crops: Sequence[Image]) -> list[bool]:
+        """Which crops stand on their head. The lines of a page agree, so a dozen of its lines vote, those lying and those standing
+        apart; a short line on its own (08, 80) cannot be told from its reversal."""
+        standing = [bool(abs(q[1, 1] - q[0, 1]) > abs(q[1, 0] - q[0, 0])) for q in quads]
+        turned = dict.fromkeys((False, True), False)
+        for group in (False, True):
+            members = [c for c, s in zip(crops, standing, strict=True) if s is group and c.shape[1] > 2 * c.shape[0]]
+            voters = sorted(members, key=lambda c: abs(c.shape[1] / c.shape[0] - VOTER_ASPECT))[: self.config.voters]
+            if voters:
+                turned[group] = float(np.mean(self._turned(voters))) > 0.5
+        return [turned[s] for s in standing]
+
+    def _turned(self, crops: Sequence[Image]) -> NDArray[np.float32]:
+        """Probability per crop that it stands on its head (inputs of 48x192, padded on the right)."""
+        batch = np.zeros((len(crops), 3, 48, 192), np.float32)
+        for row, patch in enumerate(crops):
+            width = min(192, math.ceil(48 * patch.shape[1] / patch.shape[0]))
+            batch[row, :, :, :width] = cv2.resize(patch, (width, 48))[:, :, ::-1].transpose(2, 0, 1) / 127.5 - 1.0
+        return _run(self._classifier, batch)[:, 1]
 
     def _session(self, model: str) -> Any:
         import onnxruntime
@@ -139,12 +154,6 @@ class OcrEngine:
     @cached_property
     def _detector(self) -> Any:
         return self._session(DETECTOR)
-
-    @cached_property
-    def _boxes_from_map(self) -> Any:
-        from rapidocr.ch_ppocr_det.utils import DBPostProcess
-
-        return DBPostProcess(box_thresh=self.config.box_threshold, unclip_ratio=1.6, use_dilation=True)
 
     @cached_property
     def _classifier(self) -> Any:

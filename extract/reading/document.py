@@ -27,6 +27,11 @@ class LayoutReading:
     labels: tuple[Label, ...]
     rows: tuple[Row, ...]
 
+    @property
+    def text(self) -> str:
+        """All text of the document without white space, row by row."""
+        return "".join(row.text for row in self.rows)
+
 
 def read_layout(rows: Sequence[Row], doc_type: DocumentType, found: Classification, hints: Sequence[Hint] = ()) -> LayoutReading:
     """Read every field of ``doc_type`` from upright rows."""
@@ -56,10 +61,15 @@ def _plausible(draft: Draft, doc_type: DocumentType) -> bool:
     spec = doc_type.fields[draft.field]
     keys = "".join(g.key for g in draft.glyphs)
     if draft.field == "authority":
-        return bool(_OFFICE.search(keys)) and len(keys) >= 5
+        return is_office(keys)
     if spec.kind is FieldKind.TEXT and not re.search(r"[0-9A-Za-z一-鿿]", keys):
         return False
     return not (spec.kind is FieldKind.MONEY and not re.search(r"[0-9零壹贰叁肆伍陆柒捌玖拾佰仟万亿元圆一二三四五六七八九十百千无*×Xx]", keys))
+
+
+def is_office(text: str) -> bool:
+    """Whether a text ends like the name of a public office or a bank's branch."""
+    return bool(_OFFICE.search(text)) and len(text) >= 5
 
 
 def _loose(

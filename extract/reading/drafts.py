@@ -37,16 +37,17 @@ class Draft:
     masked: bool = False
     raw: str = field(default="", compare=False)
     quad: NDArray[np.float32] | None = field(default=None, compare=False)
-    weight: float = 1.0
+    sure: float | None = None
 
     @property
     def score(self) -> float:
-        """Mean recogniser probability over the value's characters, pulled towards its weakest ones."""
-        if not self.glyphs:
-            return 0.0
+        """Mean recogniser probability over the value's characters, pulled towards its weakest ones (``sure`` where it was read
+        otherwise, as from the ring of a seal)."""
+        if self.sure is not None or not self.glyphs:
+            return self.sure or 0.0
         scores = np.sort([g.score for g in self.glyphs])
         weakest = scores[: max(1, len(scores) // 8)]
-        return float(self.weight * (0.5 * scores.mean() + 0.5 * weakest.mean()))
+        return float(0.5 * scores.mean() + 0.5 * weakest.mean())
 
 
 def draft_of(cell: Cell, spec: FieldSpec) -> Draft | None:

@@ -155,6 +155,8 @@ def rows_of(runs: Sequence[Run]) -> list[Row]:
 def _link_cost(a: Run, b: Run) -> float:
     """Distance in em from the end of ``a`` to the start of ``b``; infinite where ``b`` is not to the right on the same line."""
     em = max(a.em, b.em)
+    if em > 1.9 * min(a.em, b.em):
+        return math.inf
     gap = (b.left - a.right) / em
     if gap < -1.0 or b.left <= a.left or b.glyphs[0].x <= a.glyphs[-1].x - 0.3 * em:
         return math.inf

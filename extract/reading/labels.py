@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -61,21 +61,38 @@ def _keys(text: str) -> str:
 def find_labels(rows: Sequence[Row], doc_type: DocumentType, extra: Iterable[tuple[str, str]] = ()) -> list[Label]:
     """Choose at most one label per field (and any number of stop labels), best evidence first."""
     forms = label_forms(doc_type, extra)
-    candidates = [c for index, row in enumerate(rows) for c in _candidates(index, row, forms)]
+    by_char: dict[str, list[LabelForm]] = {}
+    for form in forms:
+        for char in set(form.keys[:2]):
+            by_char.setdefault(char, []).append(form)
+    candidates = [c for index, row in enumerate(rows) for c in _candidates(index, row, by_char)]
     supported = [replace(c, score=c.score + _support(c, candidates)) for c in candidates]
     chosen = _choose(supported)
     chosen += _half_lost(rows, doc_type, chosen)
     return sorted(chosen, key=lambda c: (c.y, c.left))
 
 
-def _candidates(index: int, row: Row, forms: Sequence[LabelForm]) -> Iterable[Label]:
+def _candidates(index: int, row: Row, by_char: Mapping[str, Sequence[LabelForm]]) -> Iterable[Label]:
+    """Every place where a label may stand; ``by_char`` holds the forms by either of their first two characters."""
     keys = row.text
-    for start in range(len(keys)):
-        free = row.gaps[start] >= _BOUNDARY or keys[start - 1] in ":;|" or (start and keys[start - 1] in ")" and row.gaps[start] > 0.2)
+    for start, char in enumerate(keys):
+        forms = by_char.get(char)
+        if forms is None:
+            continue
+        free = _starts_here(row, keys, start)
         for form in forms:
-            found = _match(row, keys, start, form, free=bool(free))
+            found = _match(row, keys, start, form, free=free)
             if found:
                 yield _label(index, row, start, *found, form)
+
+
+def _starts_here(row: Row, keys: str, at: int) -> bool:
+    """Whether something new begins at this glyph: white space, a colon, or another detected line before it."""
+    if at == 0 or row.gaps[at] >= _BOUNDARY or keys[at - 1] in ":;|":
+        return True
+    if row.glyphs[at].line != row.glyphs[at - 1].line and row.gaps[at] > -0.5:
+        return True
+    return keys[at - 1] == ")" and row.gaps[at] > 0.2
 
 
 def _match(row: Row, keys: str, start: int, form: LabelForm, *, free: bool) -> tuple[int, int, float] | None:
@@ -107,7 +124,7 @@ def _match(row: Row, keys: str, start: int, form: LabelForm, *, free: bool) -> t
     if size <= 2 and glued and spread < _BOUNDARY and (not free or start > 0):
         return None
     score = 0.6 - 0.5 * distance / size + 0.04 * min(size, 8)
-    score += 0.2 * colon + 0.15 * (spread >= _BOUNDARY) + 0.1 * (after >= _BOUNDARY) + 0.1 * (start == 0) - 0.25 * (not free)
+    score += 0.2 * colon + 0.15 * (spread >= _BOUNDARY) + 0.1 * (after >= _BOUNDARY) + 0.1 * (start == 0) - 0.15 * (not free)
     if size <= 2 and glued and spread < _BOUNDARY:
         score -= 0.35
     return end, stop, score

@@ -24,8 +24,13 @@ class Upright:
 
     def back(self, points: NDArray[np.floating]) -> NDArray[np.float32]:
         """Map (N, 2) upright points to page pixels."""
-        square = np.vstack([self.matrix, [0.0, 0.0, 1.0]])
-        return map_points(points, np.linalg.inv(square))
+        return map_points(points, self.inverse)
+
+    @property
+    def inverse(self) -> NDArray[np.float64]:
+        """The (3, 3) map from upright to page pixels."""
+        inverted: NDArray[np.float64] = np.linalg.inv(np.vstack([self.matrix, [0.0, 0.0, 1.0]]))
+        return inverted
 
 
 def find_upright(lines: Sequence[TextLine], width: int, height: int) -> Upright:

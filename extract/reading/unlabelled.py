@@ -65,6 +65,8 @@ def loose_date(spans: Sequence[Span], spec: FieldSpec, *, below: float) -> Draft
             glyphs += piece.glyphs
         keys = "".join(g.key for g in glyphs)
         match = DATE.search(keys)
+        if match and match.group().isdigit() and len({g.line for g in glyphs[match.start() : match.end()]}) > 1:
+            continue  # 2022 | 08 | 24: the printed 年 月 日 between them were not seen
         if match and (best is None or glyphs[0].y > best.glyphs[0].y):
             best = make_draft(glyphs[match.start() : match.end()], spec, label=None, source="loose")
     return best

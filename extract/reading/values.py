@@ -72,7 +72,7 @@ def spans_of(rows: Sequence[Row], labels: Sequence[Label]) -> list[Span]:
         covered = {i for label in labels if label.row == index for i in range(label.start, label.end)}
         start: int | None = None
         for i in range(len(row.glyphs) + 1):
-            breaks = i == len(row.glyphs) or i in covered or (start is not None and row.gaps[i] > _SPLIT_GAP)
+            breaks = i == len(row.glyphs) or i in covered or (start is not None and _breaks(row, i))
             if breaks and start is not None:
                 spans.append(Span(index, start, row.glyphs[start:i]))
                 start = None
@@ -81,12 +81,20 @@ def spans_of(rows: Sequence[Row], labels: Sequence[Label]) -> list[Span]:
     return spans
 
 
+def _breaks(row: Row, at: int) -> bool:
+    ratio = row.glyphs[at].em / row.glyphs[at - 1].em
+    return row.gaps[at] > _SPLIT_GAP or ratio > 1.6 or ratio < 1 / 1.6
+
+
 def assign(rows: Sequence[Row], labels: Sequence[Label], fields: Mapping[str, FieldSpec]) -> dict[str, Cell]:
     """Give every label its spans. Returns one cell per field found on the page (possibly empty: the value is blank)."""
     spans = spans_of(rows, labels)
     cells = {id(label): Cell(label) for label in labels}
     for label in labels:
         _take_right(cells[id(label)], labels, spans, fields)
+    for label in labels:
+        if not cells[id(label)].lines:
+            _take_beside(cells[id(label)], labels, spans)
     columns = [c for c in cells.values() if c.lines]
     for cell in sorted(columns, key=lambda c: c.label.y):
         _take_continuations(cell, labels, spans, fields, columns)
@@ -118,6 +126,25 @@ def _take_right(cell: Cell, labels: Sequence[Label], spans: Sequence[Span], fiel
         span.owner = label
     if line:
         cell.lines = [line]
+
+
+def _take_beside(cell: Cell, labels: Sequence[Label], spans: Sequence[Span]) -> None:
+    """A value set a little higher or lower than its label: the nearest span to the right that no other label is closer to."""
+    label = cell.label
+    bound = _right_bound(label, labels)
+    near = [
+        s
+        for s in spans
+        if s.owner is None
+        and abs(s.y - label.y) < 1.0 * label.em
+        and -0.5 * label.em < s.left - label.right < 4.0 * label.em
+        and s.left < bound
+        and 0.6 < s.em / label.em < 1.5
+        and not any(c is not label and abs(c.y - s.y) < abs(label.y - s.y) and c.left < s.left < c.right + 8 * c.em for c in labels)
+    ]
+    if near:
+        span = min(near, key=lambda s: (s.left, abs(s.y - label.y)))
+        span.owner, cell.lines = label, [[span]]
 
 
 def _allowed_gap(label: Label, line: Sequence[Span], span: Span, kind: FieldKind | None, labels: Sequence[Label]) -> float:
@@ -157,7 +184,7 @@ def _take_continuations(
             span.owner = label
     while True:
         line = _line_near(cell, spans, labels, y=cell.lines[-1][0].y, direction=1, left=left, em=em)
-        if not line or not _continues(cell, line, kind, labels, columns):
+        if not line or not _continues(cell, line, kind, labels, columns, spans):
             return
         cell.lines.append(line)
         for span in line:
@@ -190,7 +217,9 @@ def _belongs_elsewhere(span: Span, label: Label, labels: Sequence[Label]) -> boo
     return any(c is not label and c.left < span.left and abs(c.y - span.y) < abs(label.y - span.y) and c.row == span.row for c in labels)
 
 
-def _continues(cell: Cell, line: Sequence[Span], kind: FieldKind, labels: Sequence[Label], columns: Sequence[Cell]) -> bool:
+def _continues(
+    cell: Cell, line: Sequence[Span], kind: FieldKind, labels: Sequence[Label], columns: Sequence[Cell], spans: Sequence[Span]
+) -> bool:
     head, label = line[0], cell.label
     for other in labels:
         if other is label:
@@ -207,16 +236,25 @@ def _continues(cell: Cell, line: Sequence[Span], kind: FieldKind, labels: Sequen
     if len(cell.lines) >= 2 and pitch > 1.35 * (cell.lines[-1][0].y - cell.lines[-2][0].y) + 0.2 * head.em:
         return False
     if kind in (FieldKind.TEXT, FieldKind.MONEY) and len(cell.lines) == 1:
-        return _line_is_full(cell, columns, labels)
+        return pitch < 0.75 * _label_pitch(label, labels) or _line_is_full(cell, columns, spans)
     return True
 
 
-def _line_is_full(cell: Cell, columns: Sequence[Cell], labels: Sequence[Label]) -> bool:
+def _label_pitch(label: Label, labels: Sequence[Label]) -> float:
+    """Smallest distance between two labels of the label's column; 0 where it stands alone."""
+    column = sorted(c.y for c in labels if abs(c.left - label.left) < 1.5 * label.em and c.field != STOP)
+    steps = [b - a for a, b in zip(column, column[1:], strict=False) if b - a > 0.8 * label.em]
+    return min(steps, default=0.0)
+
+
+def _line_is_full(cell: Cell, columns: Sequence[Cell], spans: Sequence[Span]) -> bool:
     """A short value wraps only when its first line reaches about as far right as lines of its column do."""
     last = cell.lines[-1][-1]
     same = [c for c in columns if abs(c.label.left - cell.label.left) < 2 * cell.label.em and c is not cell and c.lines]
     longest = max((s.right for c in same for line in c.lines for s in line if c.label.field != STOP), default=last.right)
-    return last.right > longest - 3.5 * last.em or len(last.glyphs) >= 14
+    left = cell.lines[0][0].left
+    free = [s.right for s in spans if s.owner is None and abs(s.left - left) < 1.6 * last.em and 0.6 < s.em / last.em < 1.6]
+    return last.right > max([longest, *free]) - 3.5 * last.em
 
 
 def _take_below(cell: Cell, labels: Sequence[Label], spans: Sequence[Span], fields: Mapping[str, FieldSpec]) -> None:
@@ -255,7 +293,7 @@ def _take_below(cell: Cell, labels: Sequence[Label], spans: Sequence[Span], fiel
     while True:
         following = _line_near(cell, spans, labels, y=cell.lines[-1][0].y, direction=1, left=head.left, em=head.em)
         following = [s for s in following if s.left < limit]
-        if not following or following[0].y > floor - 0.3 * label.em or not _continues(cell, following, FieldKind.LONG_TEXT, labels, ()):
+        if not following or following[0].y > floor - 0.3 * label.em or not _continues(cell, following, FieldKind.LONG_TEXT, labels, (), spans):
             return
         cell.lines.append(following)
         for span in following:

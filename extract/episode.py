@@ -1,0 +1,143 @@
+"""The episode of one page: observe (OCR), think (read the layout, see what is missing or unsure), act (a tool), observe again.
+
+The page's lines are the episode's state. Tools change lines, never values, and the layout is read anew after each round, so a
+better look at a label, a value or a date under a seal all work the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certloop.extract import tools
+from certloop.extract.classify import UNKNOWN, Classification, classify
+from certloop.extract.config import ExtractConfig
+from certloop.extract.engine.lines import TextLine, map_points
+from certloop.extract.engine.ocr import Image, OcrEngine
+from certloop.extract.guidance import Hint
+from certloop.extract.planning import Action, plan
+from certloop.extract.reading.document import LayoutReading, read_layout
+from certloop.extract.reading.glyphs import rows_of, runs_of
+from certloop.extract.reading.orient import Upright, find_upright
+from certloop.extract.seal_values import with_seal_values
+from certloop.extract.split import split_lines
+from certloop.extract.surroundings import Surroundings, look_around
+from certloop.templates import DocumentType, Registry, squash
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One tool call of an episode, as it goes into the trajectory: why, what, and what it gave."""
+
+    thought: str
+    tool: str
+    args: Mapping[str, Any]
+    ok: bool
+    result: Mapping[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"thought": self.thought, "tool": self.tool, "args": dict(self.args), "ok": self.ok, "result": dict(self.result)}
+
+
+@dataclass(slots=True)
+class DocumentReading:
+    """One document of a page when its episode has ended. ``lines`` are in page pixels, ``layout`` in upright pixels."""
+
+    doc_type: DocumentType | None
+    found: Classification
+    layout: LayoutReading | None
+    upright: Upright
+    lines: list[TextLine]
+    steps: list[Step] = field(default_factory=list)
+    covered: frozenset[str] = frozenset()
+
+
+def read_page(
+    image: Image, engine: OcrEngine, registry: Registry, config: ExtractConfig, *, doc_type: str | None = None
+) -> tuple[list[DocumentReading], Surroundings]:
+    """Read every document on an (H, W, 3) RGB page, and what stands beside the fields."""
+    height, width = image.shape[:2]
+    lines = engine.read(image)
+    around = look_around(image, lines, engine)
+    first = Step("read the page", "ocr", {}, bool(lines), {"lines": len(lines)})
+    upright = find_upright(lines, width, height)
+    parts = split_lines(upright.lines(lines), registry) if doc_type is None else [upright.lines(lines)]
+    readings = []
+    for part in parts:
+        reading = _Episode(image, engine, registry, config, upright, doc_type, around).run(part)
+        reading.steps.insert(0, first)
+        readings.append(reading)
+    return readings, around
+
+
+class _Episode:
+    def __init__(
+        self,
+        image: Image,
+        engine: OcrEngine,
+        registry: Registry,
+        config: ExtractConfig,
+        upright: Upright,
+        doc_type: str | None,
+        around: Surroundings,
+    ) -> None:
+        self.image, self.engine, self.registry, self.config = image, engine, registry, config
+        self.upright, self.wanted, self.around = upright, doc_type, around
+        self.steps: list[Step] = []
+        self.budget = config.second_reads
+
+    def run(self, upright_lines: Sequence[TextLine]) -> DocumentReading:
+        lines = [line.mapped(self.upright.inverse) for line in upright_lines]
+        found, layout = self._think(lines)
+        if found.type_id == UNKNOWN or layout is None:
+            return DocumentReading(None, found, None, self.upright, lines, self.steps)
+        doc_type = self.registry.get(found.type_id)
+        tried: set[str] = set()
+        while layout is not None and self.budget > 0:
+            actions = [a for a in plan(doc_type, layout, self._ink(), self._hints(doc_type, layout.text)) if a.key not in tried]
+            if not actions:
+                break
+            changed = False
+            for action in actions[: self.budget]:
+                tried.add(action.key)
+                self.budget -= 1
+                lines, altered = self._act(action, lines)
+                changed = changed or altered
+            if not changed:
+                break
+            _, layout = self._think(lines, doc_type.id)
+        if layout is not None:
+            layout = with_seal_values(layout, doc_type, self.around.seals, self.upright)
+        return DocumentReading(doc_type, found, layout, self.upright, lines, self.steps)
+
+    def _ink(self) -> list[NDArray[np.float32]]:
+        """The page's coloured seals as polygons in upright pixels."""
+        return [map_points(np.asarray(s.box, np.float32), self.upright.matrix) for s in self.around.seals if s.color == "red"]
+
+    def _act(self, action: Action, lines: list[TextLine]) -> tuple[list[TextLine], bool]:
+        if action.tool == "reread":
+            seen = tools.reread(self.image, lines, action.lines(lines), self.engine, inked=action.inked)
+        elif action.tool == "look_again":
+            seen = tools.look_again(self.image, lines, self.engine, long_edge=action.long_edge)
+        elif action.tool == "strip" and action.wanted is not None:
+            seen = tools.read_strip(self.image, lines, self.upright.back(action.region), self.engine, action.wanted)
+        else:
+            region = self.upright.back(action.region)
+            seen = tools.zoom(self.image, lines, region, self.engine, em_px=action.em, red_ink=action.tool == "red_ink")
+        self.steps.append(Step(action.thought, action.tool, action.args(), True, {"changed": seen.changed}))
+        return list(seen.lines), seen.changed
+
+    def _think(self, lines: Sequence[TextLine], type_id: str | None = None) -> tuple[Classification, LayoutReading | None]:
+        rows = rows_of(runs_of(self.upright.lines(lines)))
+        found = classify(rows, self.registry, doc_type=type_id or self.wanted)
+        if found.type_id == UNKNOWN:
+            return found, None
+        doc_type = self.registry.get(found.type_id)
+        return found, read_layout(rows, doc_type, found, self._hints(doc_type, "".join(row.text for row in rows)))
+
+    def _hints(self, doc_type: DocumentType, text: str) -> Sequence[Hint]:
+        return self.config.guidance.for_page(doc_type.id, squash(text)) if self.config.guidance.hints else ()
