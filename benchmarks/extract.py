@@ -24,7 +24,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".webp"}  # what stock rapidocr opens by itself
 MAX_CPU_RATIO, MAX_RSS_MB, MIN_SPEEDUP, MAX_START_S = 0.65, 1024.0, 1.7, 0.5
-STOCK_OCR = "import sys\nfrom rapidocr import RapidOCR\nengine = RapidOCR(params={'Global.log_level': 'error'})\nfor path in sys.argv[1:]:\n    engine(path)\n"
+STOCK_OCR = """
+import sys
+from rapidocr import RapidOCR
+
+engine = RapidOCR(params={"Global.log_level": "error"})
+for path in sys.argv[1:]:
+    engine(path)
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,4 +20,4 @@ def test_the_examples_are_read(root: Path, tmp_path: Path) -> None:
     assert scores["codes"]["rate"] == 1.0
     assert scores["overall"]["strict"]["rate"] >= 0.85
     assert scores["overall"]["invented"]["ok"] == 0
-    assert scores["unknown"]["rate"] == 1.0, "the invoice is no certificate"
+    assert scores["unknown_types"]["rate"] == 1.0, "the invoice is no certificate"
