@@ -248,3 +248,9 @@ def test_a_missing_folder_and_an_unknown_type_say_so(tmp_path: Path) -> None:
     with pytest.raises(UnknownTypeError, match="id_card") as caught:
         load_types().get("passport")
     assert caught.value.code == "unknown_type"
+
+
+def test_a_range_is_printed_beside_a_field_that_exists(doc_type: DocumentType) -> None:
+    for spec in doc_type.fields.values():
+        assert spec.range_part in ("start", "end")
+        assert spec.range_of is None or spec.range_of in doc_type.fields, f"{doc_type.id}.{spec.id}: range_of"
