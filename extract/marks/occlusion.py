@@ -75,7 +75,7 @@ class MaskedRegions:
 
 def masked_regions(image: Image, em_px: float, ignore: Sequence[Polygon] = ()) -> MaskedRegions:
     """Covered places on an (H, W, 3) RGB page whose body text is ``em_px`` high; QR codes and seals go into ``ignore``."""
-    scale = min(1.0, WORK_EM_PX / max(em_px, 1.0))
+    scale = float(min(1.0, WORK_EM_PX / max(em_px, 1.0)))
     small = scaled(image, scale)
     gray = to_gray(small)
     em = max(6.0, em_px * scale)

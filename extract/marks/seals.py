@@ -15,7 +15,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from certloop.extract.marks.pixels import Floats, Image, Ink, reduced, scaled, to_gray
+from certloop.extract.marks.pixels import Floats, Image, Ink, reduced, scaled, to_gray, to_rgb
 from certloop.extract.result import Seal
 
 WORK_EDGE_PX = 1000
@@ -90,8 +90,9 @@ def find_seals(image: Image) -> list[Seal]:
     if min(image.shape[:2]) < 24:
         return []
     small, scale = reduced(image, WORK_EDGE_PX)
-    red = red_ink(small)
-    found = [(ellipse, "red", shape, confidence) for ellipse, shape, confidence in _red_seals(red)]
+    color = red_ink(small)
+    red = _sharp_red(small, color)
+    found = [(ellipse, "red", shape, confidence) for ellipse, shape, confidence in _red_seals(red, color)]
     for ellipse, confidence in _rings(black_ink(small, red), _BLACK):
         filled = ring_evidence(red, ellipse).filled
         if filled < 0.25 and not any(_same(ellipse, other) for other, _, _, _ in found):
@@ -112,6 +113,14 @@ def red_ink(image: Image, paper_part: int = 16) -> Ink:
     tint = np.minimum(cv2.blur(redness, (side, side)), np.float32(np.median(redness[::4, ::4]) + 12))
     ink = (redness - tint) * np.float32(255 / paper / 70)
     return np.asarray(np.clip(ink, 0, 1), np.float32)
+
+
+def _sharp_red(image: Image, red: Ink) -> Ink:
+    """Red ink with the outlines of the green channel: JPEG keeps colour at half the resolution, dim light loses it."""
+    green = np.ascontiguousarray(image[:, :, 1])
+    dark = black_ink(to_rgb(green))
+    near = cv2.blur(cv2.dilate(red, np.ones((5, 5), np.uint8)), (3, 3))
+    return np.asarray(np.maximum(red, np.minimum(dark, 4 * near - 0.2)), np.float32)
 
 
 def _white_balanced(image: Image) -> Image:
@@ -144,22 +153,31 @@ def _same(one: Ellipse, other: Ellipse) -> bool:
     return math.hypot(one.x - other.x, one.y - other.y) < 0.7 * max(one.radius, other.radius)
 
 
-def _red_seals(red: Ink) -> list[tuple[Ellipse, str, float]]:
-    """Rings first, then square stamps and ovals in the ink that no ring explains."""
-    found = [(ellipse, _shape(ellipse), confidence) for ellipse, confidence in _rings(red, _RED)]
+def _red_seals(red: Ink, color: Ink) -> list[tuple[Ellipse, str, float]]:
+    """Rings first, then square stamps and ovals in the ink that no ring explains; ``color`` is the red ink before sharpening."""
+    found = [(ellipse, _shape(ellipse), confidence) for ellipse, confidence in _rings(red, _RED) if _hollow(color, ellipse)]
     doubtful = [hit for hit in found if hit[2] < SURE]  # may be an oval mistaken for a circle
     found = [hit for hit in found if hit[2] >= SURE]
     rest = _without(red, [ellipse for ellipse, _, _ in found])
     if cv2.countNonZero((rest > 0.3).astype(np.uint8)) < 60:
         return found + doubtful
-    found += _squares(rest)
+    found += _squares(_without(color, [ellipse for ellipse, _, _ in found]))
     rest = _without(rest, [ellipse for ellipse, shape, _ in found if shape == "square"])
     squeezed = scaled(rest, OVAL_SQUEEZE, 1.0)
     ovals = [(_unsqueezed(ellipse), "oval", confidence) for ellipse, confidence in _rings(squeezed, _OVAL)]
+    ovals = [hit for hit in ovals if _hollow(color, hit[0])]
     for hit in sorted(ovals + doubtful, key=lambda hit: -hit[2]):
         if not any(_same(hit[0], other) for other, _, _ in found):
             found.append(hit)
     return found
+
+
+def _hollow(color: Ink, ellipse: Ellipse) -> bool:
+    """Whether the ring is red and paper shows between star and text: a face in a portrait is red too, but all over."""
+    theta = np.arange(ANGLES) * (2 * math.pi / ANGLES)
+    ring = float(_sample(color, ellipse, theta, np.linspace(0.96, 1.03, 5)).max(axis=1).mean())
+    between = float(np.median(_sample(color, ellipse, theta, np.linspace(0.42, 0.52, 4))))
+    return ring > 0.1 and between < 0.6 * ring + 0.05
 
 
 def _without(ink: Ink, ellipses: list[Ellipse]) -> Ink:

@@ -94,6 +94,19 @@ def test_filled_emblem_title_and_underline_are_no_seals(page):
     assert find_seals(drawn.pixels) == []
 
 
+def test_a_face_is_no_seal(page):
+    drawn = page(paper=(205, 215, 225))
+    drawn.draw.ellipse((600, 200, 690, 310), fill=(225, 180, 160), outline=(90, 60, 50), width=3)
+    drawn.draw.ellipse((625, 240, 637, 250), fill=(40, 30, 30))
+    drawn.draw.ellipse((655, 240, 667, 250), fill=(40, 30, 30))
+    assert find_seals(drawn.pixels) == []
+
+
+def test_a_grayscale_page_has_no_red_seal(page):
+    gray = cv2.cvtColor(page().ring_seal(600, 400, 90, "上海市市场监督管理局").pixels, cv2.COLOR_RGB2GRAY)
+    assert [s.color for s in find_seals(cv2.cvtColor(gray, cv2.COLOR_GRAY2RGB))] == ["black"]
+
+
 def test_box_and_ellipse_are_inverse():
     for ellipse in (Ellipse(100, 80, 50, 50, 0.0), Ellipse(100, 80, 60, 40, 0.3), Ellipse(100, 80, 40, 60, -0.5)):
         back = ellipse.box()
