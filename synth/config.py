@@ -25,7 +25,8 @@ class WriterConfig:
 
 @dataclass(frozen=True, slots=True)
 class MakeConfig:
-    """``count`` samples over ``types`` in turn; ``profiles`` and ``splits`` are names with weights. ``layouts`` limits the layouts
+    """``count`` samples over ``types`` in turn; ``profiles`` and ``splits`` are names with weights. ``layouts`` limits the
+    layouts
     (``type/layout`` or ``layout``), ``drift`` adds that many drift editions of each layout. Everything but ``workers`` and
     ``parquet`` decides the bytes."""
 

@@ -1,10 +1,10 @@
-"""Regenerates the committed example certificates from ``examples/examples.toml``: every one is fictional and follows from its seed."""
+"""Regenerates the committed example certificates from ``examples/examples.toml``: every one is fictional and follows from its
+seed."""
 
 from __future__ import annotations
 
 import io
 import json
-import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -67,11 +67,13 @@ def _pdf_label(entry: dict[str, Any], samples: list[Sample]) -> dict[str, Any]:
         for i, s in enumerate(samples)
     ]
     return {
-        "file": entry["file"], "doc_type": "+".join(d["doc_type"] for d in documents), "fields": {}, "uncertain": [], "traps": ["multi_doc", "pdf"],
-        "rotate_cw_after_exif": 0, "documents": documents, "seed": entry["seed"], "profile": entry["profile"],
-    }  # fmt: skip
-
-
-if __name__ == "__main__":
-    for written in write_examples(Path(sys.argv[1] if len(sys.argv) > 1 else "examples")):
-        print(written)
+        "file": entry["file"],
+        "doc_type": "+".join(d["doc_type"] for d in documents),
+        "fields": {},
+        "uncertain": [],
+        "traps": ["multi_doc", "pdf"],
+        "rotate_cw_after_exif": 0,
+        "documents": documents,
+        "seed": entry["seed"],
+        "profile": entry["profile"],
+    }

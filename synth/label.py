@@ -1,7 +1,9 @@
-"""The label of a finished image: what is printed, what is still readable, where it stands, what was done, which tools it asks for."""
+"""The label of a finished image: what is printed, what is still readable, where it stands, what was done, which tools it asks
+for."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,13 +13,16 @@ import numpy as np
 from certloop.synth.golden import golden_path
 from certloop.synth.layout import other_ids
 from certloop.synth.perturb import Profile, Treated, treat
-from certloop.synth.perturb.state import Pixels
+from certloop.synth.perturb.state import Pixels, Points
 from certloop.synth.render import Page
 from certloop.synth.sample import Document, Recipe, draw_document
 from certloop.synth.seeds import stream_seed
 from certloop.templates import load_types
 
-_SEALED = 0.15
+SEALED_SHARE = 0.15  # a seal that covers more of a line's box than this makes the field a sealed one
+_NO_TRAPS = ("jpeg", "tone", "noise", "blur", "place")
+Polygon = list[list[float]]
+Polygons = Mapping[str, list[Polygon]]
 
 
 @dataclass(slots=True)
@@ -41,21 +46,27 @@ class Sample:
         else:
             done, data = cv2.imencode(".jpg", bgr, [cv2.IMWRITE_JPEG_QUALITY, self.jpeg_quality or 90])
         assert done
-        return bytes(data)
+        return data.tobytes()
 
 
 def make_sample(recipe: Recipe, profile: Profile, *, document: Document | None = None) -> Sample:
     """Draw a page, treat it, label it. Everything follows from the recipe's seed."""
     document = document or draw_document(recipe)
-    page = document.page
-    quads, keys = _tracked(page)
-    treated = treat(np.asarray(page.image), quads, keys, profile, stream_seed(recipe.seed, "treat"))
-    label = _label(recipe, profile, document, treated, keys)
+    quads, keys = _tracked(document.page)
+    treated = treat(np.asarray(document.page.image), quads, keys, profile, stream_seed(recipe.seed, "treat"))
+    polygons: dict[str, list[Polygon]] = {}
+    for key, quad in zip(keys, treated.quads, strict=True):
+        polygons.setdefault(key.split("|")[0], []).append([[round(float(x), 1), round(float(y), 1)] for x, y in quad])
+    label = (
+        _truth(recipe, document, treated, polygons)
+        | _marks(document.page, polygons)
+        | _history(recipe, profile, document, treated)
+    )
     return Sample(treated.image, label, profile.image_format, treated.jpeg_quality)
 
 
-def _tracked(page: Page) -> tuple[np.ndarray, list[str]]:
-    """Corners of every printed line: values under their field id, everything else under ``-role``; the page comes first."""
+def _tracked(page: Page) -> tuple[Points, list[str]]:
+    """Corners of every printed line: values under their field id, everything else under ``-role:``; the page comes first."""
     w, h = page.image.size
     quads, keys = [_corners((0, 0, w, h))], ["-page"]
     for item in page.items:
@@ -71,57 +82,101 @@ def _corners(box: tuple[float, float, float, float]) -> list[tuple[float, float]
     return [(x0, y0), (x1, y0), (x1, y1), (x0, y1)]
 
 
-def _label(recipe: Recipe, profile: Profile, document: Document, treated: Treated, keys: list[str]) -> dict[str, Any]:
+def _truth(recipe: Recipe, document: Document, treated: Treated, polygons: Polygons) -> dict[str, Any]:
+    """Type and fields, in the format of a labels file, with a box for each value."""
     page, layout = document.page, document.page.layout
-    other = layout.type_id in other_ids()
-    canonical = {} if other else {f.id: f.label for f in load_types(recipe.search_path).get(layout.type_id).fields.values()}
-    polygons: dict[str, list[list[list[float]]]] = {}
-    for key, quad in zip(keys, treated.quads_N42, strict=True):
-        polygons.setdefault(key.split("|")[0], []).append([[round(float(x), 1), round(float(y), 1)] for x, y in quad])
+    if layout.type_id in other_ids():
+        return {
+            "file": "",
+            "doc_type": layout.title,
+            "type_id": "",
+            "title": layout.title,
+            "fields": {},
+            "uncertain": [],
+            "absent_fields": [],
+            "boxes": {},
+            "labels": {},
+            "unreadable": [],
+            "misprinted": [],
+            "sealed": [],
+        }
+    doc_type = load_types(recipe.search_path).get(layout.type_id)
+    canonical = {f.id: f.label for f in doc_type.fields.values()}
     sealed = _sealed_fields(page)
     fields: dict[str, str | None] = {}
     boxes: dict[str, dict[str, Any]] = {}
     for field_id, value in page.values.items():
         readable = treated.readable.get(field_id, "readable") if value is not None else "blank"
-        name = canonical.get(field_id, field_id)
-        fields[name] = None if readable == "unreadable" else value
+        fields[canonical[field_id]] = None if readable == "unreadable" else value
         if field_id in polygons:
-            boxes[name] = {
-                "field": field_id, "lines": polygons[field_id], "label": page.wordings.get(field_id, ""), "region": page.regions[field_id],
-                "readable": readable, "sealed": field_id in sealed,
-            }  # fmt: skip
-    unreadable = sorted(canonical.get(f, f) for f in page.values if treated.readable.get(f) == "unreadable")
-    traps = list(page.traps) + [s["step"] for s in treated.done if s["step"] not in ("jpeg", "tone", "noise", "blur")]
-    traps += ["seal_only_authority"] if page.regions.get("authority") == "seal" else []
-    traps += ["misprinted_code"] if document.misprinted else []
+            boxes[canonical[field_id]] = {
+                "field": field_id,
+                "lines": polygons[field_id],
+                "label": page.wordings.get(field_id, ""),
+                "region": page.regions[field_id],
+                "readable": readable,
+                "sealed": field_id in sealed,
+            }
     return {
-        "file": "", "doc_type": layout.title if other else load_types(recipe.search_path).get(layout.type_id).title, "type_id": "" if other else layout.type_id,
-        "title": layout.title, "fields": {} if other else fields, "uncertain": [], "absent_fields": [] if other else [v for k, v in canonical.items() if k not in page.values], "traps": sorted(set(traps)),
-        "rotate_cw_after_exif": treated.rotate_cw, "layout": layout.id, "seed": recipe.seed, "profile": profile.name,
-        "image_size": [treated.image.shape[1], treated.image.shape[0]], "page_polygon": polygons["-page"][0], "boxes": boxes,
-        "labels": {canonical.get(k.split(":")[1], k): v for k, v in polygons.items() if k.startswith("-label:")},
-        "title_polygon": polygons.get("-title:", []), "seals": [
-            {"polygon": p, "text": t} for p, t in zip(polygons.get("-seal:", []), [i.text for i in page.items if i.role == "seal"], strict=True)
-        ],
+        "file": "",
+        "doc_type": doc_type.title,
+        "type_id": doc_type.id,
+        "title": layout.title,
+        "fields": fields,
+        "uncertain": [],
+        "absent_fields": [label for field_id, label in canonical.items() if field_id not in page.values],
+        "boxes": boxes,
+        "labels": {canonical[k.removeprefix("-label:")]: v for k, v in polygons.items() if k.startswith("-label:")},
+        "unreadable": sorted(canonical[f] for f in page.values if treated.readable.get(f) == "unreadable"),
+        "misprinted": [canonical[f] for f in document.misprinted if f in page.values],
+        "sealed": sorted(canonical[f] for f in sealed),
+    }
+
+
+def _marks(page: Page, polygons: Polygons) -> dict[str, Any]:
+    """Where the page, its title, seals, signatures and QR code stand."""
+    seals = [item.text for item in page.items if item.role == "seal"]
+    return {
+        "page_polygon": polygons["-page"][0],
+        "title_polygon": polygons.get("-title:", []),
+        "seals": [{"polygon": p, "text": t} for p, t in zip(polygons.get("-seal:", []), seals, strict=True)],
+        "signatures": polygons.get("-signature:", []),
         "qr": [{"polygon": polygons["-qr:"][0], "payload": page.qr_payload}] if "-qr:" in polygons else [],
-        "perturbations": treated.done, "misprinted": [canonical.get(f, f) for f in document.misprinted], "unreadable": unreadable,
-        "golden_path": golden_path(
-            sealed=bool(sealed), qr=bool(page.qr_payload) and "-qr:" in polygons, turned=bool(treated.rotate_cw),
-            hard=any(v == "hard" for v in treated.readable.values()),
-        ),
-    }  # fmt: skip
+    }
+
+
+def _history(recipe: Recipe, profile: Profile, document: Document, treated: Treated) -> dict[str, Any]:
+    """How the image came to be, what makes it hard, and the tools a careful reader would use."""
+    page = document.page
+    traps = {*page.traps, *(step["step"] for step in treated.done if step["step"] not in _NO_TRAPS)}
+    if page.regions.get("authority") == "seal":
+        traps.add("seal_only_authority")
+    if document.misprinted:
+        traps.add("misprinted_code")
+    turned = bool(treated.rotate_cw)
+    hard = any(verdict == "hard" for key, verdict in treated.readable.items() if not key.startswith("-"))
+    return {
+        "traps": sorted(traps),
+        "rotate_cw_after_exif": treated.rotate_cw,
+        "layout": page.layout.id,
+        "profile": profile.name,
+        "seed": recipe.seed,
+        "image_size": [treated.image.shape[1], treated.image.shape[0]],
+        "perturbations": treated.done,
+        "writer_fallback": document.writer_fallback,
+        "golden_path": golden_path(sealed=bool(_sealed_fields(page)), qr=bool(page.qr_payload), turned=turned, hard=hard),
+    }
 
 
 def _sealed_fields(page: Page) -> set[str]:
     """Fields of which a seal covers a share of a line."""
     seals = [box for item in page.items if item.role == "seal" for box in item.boxes]
-    out = set()
-    for item in page.items:
-        if item.role != "value" or item.region == "seal":
-            continue
-        for x0, y0, x1, y1 in item.boxes:
-            for sx0, sy0, sx1, sy1 in seals:
-                shared = max(0.0, min(x1, sx1) - max(x0, sx0)) * max(0.0, min(y1, sy1) - max(y0, sy0))
-                if shared > _SEALED * max(1.0, (x1 - x0) * (y1 - y0)):
-                    out.add(item.field)
-    return out
+    values = [(item.field, box) for item in page.items if item.role == "value" and item.region != "seal" for box in item.boxes]
+    return {field_id for field_id, box in values if any(_shared(box, seal) > SEALED_SHARE for seal in seals)}
+
+
+def _shared(box: tuple[float, float, float, float], other: tuple[float, float, float, float]) -> float:
+    """The share of ``box`` that lies in ``other``."""
+    width = min(box[2], other[2]) - max(box[0], other[0])
+    height = min(box[3], other[3]) - max(box[1], other[1])
+    return max(0.0, width) * max(0.0, height) / max(1.0, (box[2] - box[0]) * (box[3] - box[1]))

@@ -9,6 +9,7 @@ from difflib import SequenceMatcher
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from certloop.synth.label import Sample
 
@@ -65,7 +66,7 @@ def _alike(text: str) -> str:
     return "".join(unicodedata.normalize("NFKC", text.translate(_ALIKE)).upper().split()).replace("O", "0")
 
 
-def _padded(quad: np.ndarray) -> np.ndarray:
+def _padded(quad: NDArray[np.float32]) -> NDArray[np.float32]:
     """A box a little wider than its text, as a detector would give it."""
     height = float(np.linalg.norm(quad[3] - quad[0]))
-    return quad + np.array([[-0.3, -0.1], [0.3, -0.1], [0.3, 0.1], [-0.3, 0.1]], np.float32) * height
+    return np.asarray(quad + np.array([[-0.3, -0.1], [0.3, -0.1], [0.3, 0.1], [-0.3, 0.1]]) * height, np.float32)

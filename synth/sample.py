@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from certloop.synth.config import WriterConfig
 from certloop.synth.fields import BUILDERS, Fact, Firm, Order, build_facts, make_firm
-from certloop.synth.fields.domain import EVERYTHING, Domain
 from certloop.synth.fields.codes import spoil_check_digit
+from certloop.synth.fields.domain import EVERYTHING, Domain
 from certloop.synth.fields.generic import build_generic_facts
 from certloop.synth.fields.others import build_other_facts
 from certloop.synth.layout import Layout, find_layout, load_layouts, other_ids
@@ -21,8 +22,8 @@ _CHECKED = ("credit_code", "registration_no", "id_number", "principal_code", "ag
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What a sample is made from. ``layouts`` limits the choice by layout id, ``misprint_rate`` is the share of codes with a wrong
-    check digit (the label keeps what is printed), ``search_path`` holds folders of further document types."""
+    """What a sample is made from. ``layouts`` limits the choice by layout id, ``misprint_rate`` is the share of codes with a
+    wrong check digit (the label keeps what is printed), ``search_path`` holds folders of further document types."""
 
     type_id: str
     seed: int
@@ -31,6 +32,7 @@ class Recipe:
     misprint_rate: float = 0.0
     search_path: tuple[str, ...] = ()
     domain: Domain = EVERYTHING
+    writer: WriterConfig | None = None
     faces: Faces = field(default_factory=default_faces)
 
 
@@ -42,6 +44,7 @@ class Document:
     firm: Firm
     facts: Mapping[str, Fact]
     misprinted: tuple[str, ...] = ()
+    writer_fallback: str = ""
 
 
 def draw_document(recipe: Recipe, *, firm: Firm | None = None) -> Document:
@@ -51,10 +54,18 @@ def draw_document(recipe: Recipe, *, firm: Firm | None = None) -> Document:
     """
     layout = choose_layout(recipe)
     rng = values_rng(recipe.seed, "values")
-    firm = firm or make_firm(rng, form=rng.choice(layout.firms), issued=layout.issued, industry=layout.industry or None, domain=recipe.domain)
+    firm = firm or make_firm(
+        rng, form=rng.choice(layout.firms), issued=layout.issued, industry=layout.industry or None, domain=recipe.domain
+    )
     facts, misprinted = facts_for(layout, recipe, firm)
+    fallback = ""
+    if recipe.writer and layout.type_id not in other_ids():
+        from certloop.synth.writer import write_values
+
+        written = write_values(recipe.writer, layout, facts, firm, stream_seed(recipe.seed, "writer"))
+        facts, firm, fallback = written.facts, written.firm, written.fallback
     page = draw_page(Job(layout, facts, stream_seed(recipe.seed, "page"), recipe.width_px, recipe.faces))
-    return Document(page, firm, facts, misprinted)
+    return Document(page, firm, facts, misprinted, fallback)
 
 
 def choose_layout(recipe: Recipe) -> Layout:

@@ -8,6 +8,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
+from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,9 +19,26 @@ from certloop.synth.errors import DatasetError
 from certloop.synth.render.fonts import default_faces
 
 _IDENTIFYING = {
-    "统一社会信用代码", "社会信用代码", "注册号", "名称", "经营者名称", "生产者名称", "企业名称", "公司名称", "业户名称", "住所", "经营场所",
-    "生产地址", "注册地址", "地址", "住址", "公民身份号码", "委托人", "受托人身份证号", "账号",
-}  # fmt: skip
+    "统一社会信用代码",
+    "社会信用代码",
+    "注册号",
+    "名称",
+    "经营者名称",
+    "生产者名称",
+    "企业名称",
+    "公司名称",
+    "业户名称",
+    "住所",
+    "经营场所",
+    "生产地址",
+    "注册地址",
+    "地址",
+    "住址",
+    "公民身份号码",
+    "委托人",
+    "受托人身份证号",
+    "账号",
+}
 
 
 def finish(config: MakeConfig) -> dict[str, Any]:
@@ -37,8 +55,11 @@ def finish(config: MakeConfig) -> dict[str, Any]:
             layouts.setdefault(f"{row['type_id'] or row['title']}/{row['layout']}", set()).add(split)
             for kind, value in (("split", split), ("type", row["type_id"] or row["title"]), ("profile", row["profile"])):
                 counts[f"{kind}:{value}"] += 1
+            counts["writer_fallback"] += bool(row["writer_fallback"])
             counts["unreadable_fields"] += len(row["unreadable"])
-            for file, content in zip(files[split], (row, trl_row(row, config.search_path), swift_row(row, config.search_path)), strict=True):
+            for file, content in zip(
+                files[split], (row, trl_row(row, config.search_path), swift_row(row, config.search_path)), strict=True
+            ):
                 file.write(json.dumps(content, ensure_ascii=False) + "\n")
     if shared := sorted(layout for layout, splits in layouts.items() if len(splits) > 1):
         raise DatasetError(f"layouts {', '.join(shared)} stand in several splits; this is a fault of the plan")
@@ -57,7 +78,10 @@ def _rows(config: MakeConfig) -> Iterator[dict[str, Any]]:
 
 
 def _open_three(stack: ExitStack, out: Path, split: str) -> tuple[IO[str], ...]:
-    return tuple(stack.enter_context((out / f"{split}{end}").open("w", encoding="utf-8")) for end in (".jsonl", ".trl.jsonl", ".swift.jsonl"))
+    return tuple(
+        stack.enter_context((out / f"{split}{end}").open("w", encoding="utf-8"))
+        for end in (".jsonl", ".trl.jsonl", ".swift.jsonl")
+    )
 
 
 def _refuse_leaks(row: dict[str, Any], images: set[bytes], owners: dict[bytes, str]) -> None:
@@ -75,15 +99,18 @@ def _refuse_leaks(row: dict[str, Any], images: set[bytes], owners: dict[bytes, s
 
 def _write_parquet(config: MakeConfig) -> None:
     try:
-        import pyarrow
-        import pyarrow.parquet
+        pyarrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError as error:
         raise DatasetError("Parquet needs the package pyarrow; install it or leave --parquet out") from error
     for name, weight in config.splits:
         if weight > 0:
             with (config.out / f"{name}.jsonl").open(encoding="utf-8") as file:
-                rows = [{"file": r["file"], "type_id": r["type_id"], "layout": r["layout"], "label": line} for line in file for r in [json.loads(line)]]
-            pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), config.out / f"{name}.parquet")
+                rows = [
+                    {"file": r["file"], "type_id": r["type_id"], "layout": r["layout"], "label": line}
+                    for line in file
+                    for r in [json.loads(line)]
+                ]
+            parquet.write_table(pyarrow.Table.from_pylist(rows), config.out / f"{name}.parquet")
 
 
 def _manifest(config: MakeConfig, counts: Counter[str], layouts: dict[str, set[str]]) -> dict[str, Any]:
@@ -92,7 +119,12 @@ def _manifest(config: MakeConfig, counts: Counter[str], layouts: dict[str, set[s
         with path.open("rb") as file:
             files[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
     return {
-        "format": "certloop-synth-1", "fingerprint": config.fingerprint(), "recipe": config.recipe(), "count": config.count,
-        "counts": dict(sorted(counts.items())), "layouts": {k: next(iter(v)) for k, v in sorted(layouts.items())},
-        "faces": default_faces().digest(), "files": files,
-    }  # fmt: skip
+        "format": "certloop-synth-1",
+        "fingerprint": config.fingerprint(),
+        "recipe": config.recipe(),
+        "count": config.count,
+        "counts": dict(sorted(counts.items())),
+        "layouts": {k: next(iter(v)) for k, v in sorted(layouts.items())},
+        "faces": default_faces().digest(),
+        "files": files,
+    }

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from certloop.synth.config import MakeConfig
@@ -56,7 +57,9 @@ def _prepare(config: MakeConfig) -> dict[str, Any] | None:
         raise DatasetError(f"{config.out} holds another finished dataset; choose an empty folder")
     if plan.exists():
         if json.loads(plan.read_text(encoding="utf-8")).get("fingerprint") != config.fingerprint():
-            raise DatasetError(f"{config.out} holds an unfinished dataset of another configuration; finish it or choose an empty folder")
+            raise DatasetError(
+                f"{config.out} holds an unfinished dataset of another configuration; finish it or choose an empty folder"
+            )
         return None
     if config.out.is_dir() and any(config.out.iterdir()):
         raise DatasetError(f"{config.out} is not empty and holds no dataset; choose an empty folder")
@@ -65,7 +68,7 @@ def _prepare(config: MakeConfig) -> dict[str, Any] | None:
     return None
 
 
-def _run(config: MakeConfig, todo: list[Chunk]) -> Any:
+def _run(config: MakeConfig, todo: list[Chunk]) -> Iterator[int]:
     """Yield the number of samples of each chunk as it is done."""
     if config.workers <= 1 or len(todo) <= 1:
         for chunk in todo:
@@ -77,15 +80,17 @@ def _run(config: MakeConfig, todo: list[Chunk]) -> Any:
         queue = iter(todo)
         try:
             while True:
-                while len(waiting) < 2 * config.workers and (chunk := next(queue, None)) is not None:
-                    waiting.add(pool.submit(write_chunk, replace(config, workers=1), chunk))
+                for following in islice(queue, 2 * config.workers - len(waiting)):
+                    waiting.add(pool.submit(write_chunk, replace(config, workers=1), following))
                 if not waiting:
                     return
                 done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
                 for future in done:
                     yield future.result()
         except BrokenProcessPool as error:
-            raise DatasetError("a worker process died (killed or out of memory); run again to go on, with fewer workers") from error
+            raise DatasetError(
+                "a worker process died (killed or out of memory); run again to go on, with fewer workers"
+            ) from error
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 

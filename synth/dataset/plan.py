@@ -46,7 +46,8 @@ class Plan:
 
 
 def make_plan(config: MakeConfig) -> Plan:
-    """Divide layouts and values among the splits. Raises DatasetError for weights that make no sense, UnknownTypeError, LayoutError."""
+    """Divide layouts and values among the splits. Raises DatasetError for weights that make no sense, UnknownTypeError,
+    LayoutError."""
     weights = [(name, weight) for name, weight in config.splits if weight > 0]
     if not weights or config.count < 1 or any(w < 0 for _, w in (*config.splits, *config.profiles)) or not config.types:
         raise DatasetError("a dataset needs a count, a type, and splits and profiles with positive weights")
@@ -62,7 +63,8 @@ def make_plan(config: MakeConfig) -> Plan:
 
 
 def _pools(config: MakeConfig, type_id: str, splits: list[str]) -> dict[str, tuple[str, ...]]:
-    """Layout ids by split, disjoint: a form of its own for each smaller split where the type has enough forms, else editions of drift."""
+    """Layout ids by split, disjoint: a form of its own for each smaller split where the type has enough forms, else editions of
+    drift."""
     ids = [layout.id for layout in load_layouts(type_id, config.search_path)]
     if config.layouts:
         wanted = {name.split("/")[-1] for name in config.layouts if "/" not in name or name.startswith(f"{type_id}/")}

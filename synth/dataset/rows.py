@@ -9,7 +9,7 @@ from typing import Any
 
 from certloop.templates import load_types
 
-_OTHER = "请判断图片中的文件类型，不是已知证照时输出 {\"doc_type\": \"unknown\"}。"
+_OTHER = '请判断图片中的文件类型，不是已知证照时输出 {"doc_type": "unknown"}。'
 
 
 def answer_text(label: Mapping[str, Any]) -> str:
@@ -23,7 +23,9 @@ def trl_row(label: Mapping[str, Any], search_path: tuple[str, ...] = ()) -> dict
     """A conversational prompt-completion row with images by path, as TRL's vision trainers take it."""
     return {
         "images": [label["file"]],
-        "prompt": [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": _prompt(label["type_id"], search_path)}]}],
+        "prompt": [
+            {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": _prompt(label["type_id"], search_path)}]}
+        ],
         "completion": [{"role": "assistant", "content": [{"type": "text", "text": answer_text(label)}]}],
     }
 

@@ -43,7 +43,13 @@ def write_chunk(config: MakeConfig, chunk: Chunk) -> int:
         data = sample.encoded()
         name = f"images/{index // 1000:04d}/{index:07d}.{sample.suffix}"
         write_atomically(config.out / name, data)
-        row = {**sample.label, "file": name, "index": index, "split": assignment.split, "sha256": hashlib.sha256(data).hexdigest()}
+        row = {
+            **sample.label,
+            "file": name,
+            "index": index,
+            "split": assignment.split,
+            "sha256": hashlib.sha256(data).hexdigest(),
+        }
         lines.append(json.dumps(row, ensure_ascii=False) + "\n")
     write_atomically(chunk.path(config.out), "".join(lines).encode())
     return len(lines)
@@ -53,7 +59,7 @@ def build(assignment: Assignment, config: MakeConfig) -> Sample:
     """The sample of one assignment."""
     recipe = Recipe(
         assignment.type_id, assignment.seed, config.width_px, layouts=assignment.layouts, misprint_rate=config.misprint_rate,
-        search_path=config.search_path, domain=assignment.domain,
+        search_path=config.search_path, domain=assignment.domain, writer=config.writer,
     )  # fmt: skip
     return make_sample(recipe, load_profile(assignment.profile))
 
@@ -68,7 +74,9 @@ def write_atomically(path: Path, data: bytes) -> None:
     except OSError as error:
         temporary.unlink(missing_ok=True)
         reason = error.strerror or str(error)
-        raise DatasetError(f"cannot write {path}: {reason}; the dataset is incomplete (no manifest): free space and run again") from error
+        raise DatasetError(
+            f"cannot write {path}: {reason}; the dataset is incomplete (no manifest): free space and run again"
+        ) from error
 
 
 _PLANS: dict[str, Plan] = {}

@@ -32,7 +32,8 @@ def mod_11_10(body: str) -> str:
 
 
 def make_uscc(rng: Random, region: str, *, kind: str = "1", since_2016: bool = True) -> str:
-    """A unified social credit code: 9 (industry and commerce), kind (1 company, 2 individual, 3 cooperative), region, organisation code."""
+    """A unified social credit code: 9 (industry and commerce), kind (1 company, 2 individual, 3 cooperative), region,
+    organisation code."""
     first = "MA" + "".join(rng.choice(USCC_ALPHABET) for _ in range(6)) if since_2016 else f"{rng.randint(10**7, 99999999)}"
     body = f"9{kind}{region}{first}{organisation_check(first)}"
     return body + uscc_check(body)

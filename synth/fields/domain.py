@@ -21,7 +21,8 @@ class Domain:
         return self.low <= place < self.high
 
     def draw(self, make: Callable[[], str]) -> str:
-        """Draw from ``make`` until a value lies inside. Raises RuntimeError when the source has none (a domain far too narrow)."""
+        """Draw from ``make`` until a value lies inside. Raises RuntimeError when the source has none (a domain far too
+        narrow)."""
         for _ in range(_TRIES):
             value = make()
             if self.accepts(value):

@@ -7,8 +7,8 @@ from datetime import date
 from random import Random
 from typing import Any
 
-from certloop.synth.fields.domain import EVERYTHING, Domain
 from certloop.synth.fields.codes import make_registration_no, make_uscc
+from certloop.synth.fields.domain import EVERYTHING, Domain
 from certloop.synth.fields.facts import Money, Term, random_date, years_later
 from certloop.synth.fields.people import Person, make_person
 from certloop.synth.fields.regions import Place, make_address, pick_place
@@ -116,7 +116,8 @@ def _name(rng: Random, form: str, place: Place, person: Person, industry: dict[s
             return f"{place.city}{place.county}{own}{kind}"
         case "branch":
             parent = rng.choice(["", "", rng.choice(["上海市", "广州市", "深圳市"])]) or city
-            return f"{parent}{trade}{business}有限公司{rng.choice([place.city.removesuffix('市'), place.county.rstrip('区县市')])}分公司"
+            seat = rng.choice([place.city.removesuffix("市"), place.county.rstrip("区县市")])
+            return f"{parent}{trade}{business}有限公司{seat}分公司"
         case "sole":
             return f"{place.city}{place.county}{trade}{business}{rng.choice(['中心', '经营部', '厂', '服务部'])}"
         case "partnership":

@@ -1,4 +1,5 @@
-"""Values for document types that nobody wrote a builder for (a user's folder): chosen by field kind and id, from the same firm."""
+"""Values for document types that nobody wrote a builder for (a user's folder): chosen by field kind and id, from the same
+firm."""
 
 from __future__ import annotations
 

@@ -21,9 +21,24 @@ def build_other_facts(rng: Random, firm: Firm, domain: Domain = EVERYTHING) -> d
         return "".join(rng.choice("0123456789") for _ in range(n))
 
     return {
-        "invoice_code": "0" + digits(11), "invoice_no": digits(8), "check_code": " ".join(digits(5) for _ in range(4)), "issued_on": firm.issued_on,
-        "buyer": buyer.name, "buyer_code": buyer.credit_code, "seller": firm.name, "seller_code": firm.credit_code, "item": rng.choice(_GOODS),
-        "item_two": rng.choice(_GOODS), "amount": f"{cents / 100:.2f}", "tax": f"{tax / 100:.2f}", "total": f"¥{(cents + tax) / 100:.2f}",
-        "total_words": "人民币见小写", "seller_bank": f"江南银行城西支行 {digits(16)}", "firm": firm.name, "person": firm.person.name,
-        "phone": f"0{rng.randint(10, 99)}1-8{digits(6)}", "name": firm.name, "credit_code": firm.credit_code,
-    }  # fmt: skip
+        "invoice_code": "0" + digits(11),
+        "invoice_no": digits(8),
+        "check_code": " ".join(digits(5) for _ in range(4)),
+        "issued_on": firm.issued_on,
+        "buyer": buyer.name,
+        "buyer_code": buyer.credit_code,
+        "seller": firm.name,
+        "seller_code": firm.credit_code,
+        "item": rng.choice(_GOODS),
+        "item_two": rng.choice(_GOODS),
+        "amount": f"{cents / 100:.2f}",
+        "tax": f"{tax / 100:.2f}",
+        "total": f"¥{(cents + tax) / 100:.2f}",
+        "total_words": "人民币见小写",
+        "seller_bank": f"江南银行城西支行 {digits(16)}",
+        "firm": firm.name,
+        "person": firm.person.name,
+        "phone": f"0{rng.randint(10, 99)}1-8{digits(6)}",
+        "name": firm.name,
+        "credit_code": firm.credit_code,
+    }

@@ -48,7 +48,8 @@ def make_address(rng: Random, place: Place, *, residential: bool = False) -> str
     """A fictional address in ``place``; the parts agree with its region code, the street is invented."""
     head = rng.choice([place.full, place.full, place.city + place.county])
     if rng.random() < 0.12:
-        return f"{head}{rng.choice(words('places', 'towns'))}{rng.choice(words('places', 'villages'))}{rng.choice('一二三四五六七八')}组"
+        town, village = rng.choice(words("places", "towns")), rng.choice(words("places", "villages"))
+        return f"{head}{town}{village}{rng.choice('一二三四五六七八')}组"
     road = rng.choice(words("places", "roads")) + rng.choice(words("places", "road_kinds"))
     town = rng.choice(words("places", "towns")) if rng.random() < 0.4 else ""
     number = f"{rng.randint(1, 999)}号"

@@ -21,21 +21,34 @@ def make_scope(rng: Random, industry: dict[str, Any], year: int, *, longest: int
     general = rng.sample(industry["general"], rng.randint(2, min(len(industry["general"]), 3 + max(1, longest // 40))))
     permitted = rng.sample(industry["permitted"], rng.randint(1, 2))
     if year >= 2020 and rng.random() < 0.75:
-        parts = []
-        if rng.random() < 0.7:
-            parts.append("许可项目：" + "；".join(permitted) + phrases["tail_permitted"])
-        parts.append("一般项目：" + "；".join(general) + phrases["tail_general"])
-        text = rng.choice([" ", "", "\n"]).join(parts)
-        return text if len(text) <= longest else parts[-1][: longest - 1] + "。"
+        return _two_part_scope(rng, phrases, general, permitted if rng.random() < 0.7 else [], longest)
     lead = rng.choice(["", "", "销售：", "许可经营项目：无 一般经营项目：" if year < 2015 else ""])
     tail = rng.choice(phrases["tails_old" if year < 2015 else "tails_new"])
     while len(general) > 2 and len(lead) + len(stop.join(general)) + len(tail) + 2 > longest:
         general.pop()
-    return lead + stop.join(general) + rng.choice(["。", "", "。"]) + tail
+    return str(lead + stop.join(general) + rng.choice(["。", "", "。"]) + tail)
+
+
+def _two_part_scope(rng: Random, phrases: dict[str, Any], general: list[str], permitted: list[str], longest: int) -> str:
+    """许可项目：…一般项目：… as written since 2020; items are left out until it fits."""
+    between = rng.choice([" ", "", "\n"])
+    while True:
+        parts = ["许可项目：" + "；".join(permitted) + phrases["tail_permitted"]] if permitted else []
+        text = between.join([*parts, "一般项目：" + "；".join(general) + phrases["tail_general"]])
+        if len(text) <= longest or len(general) == 1:
+            return text
+        if len(general) > 2:
+            general = general[:-1]
+        elif permitted:
+            permitted = []
+        else:
+            general = general[:1]
 
 
 def make_items(rng: Random, group: str, key: str, low: int, high: int, *, stop: str | None = None) -> str:
     """Some items of ``scopes.toml`` [group] key, joined the way permits join them."""
     items = read_data("scopes")[group][key]
     chosen = rng.sample(items, rng.randint(low, min(high, len(items))))
-    return (stop or rng.choice(["，", "、", "；", ","])).join(chosen) + rng.choice(read_data("scopes")[group].get("tail", [""]))
+    return str(
+        (stop or rng.choice(["，", "、", "；", ","])).join(chosen) + rng.choice(read_data("scopes")[group].get("tail", [""]))
+    )

@@ -20,8 +20,8 @@ _COLOURS = ("#6f6a4a", "#3f6f9a", "#3f7d58", "#8a5140", "#5a5a5a", "#7a4f86")
 
 
 def drift_layout(layout: Layout, number: int, doc_type: DocumentType | None = None) -> Layout:
-    """Edition ``number`` of ``layout``: other wordings (of the type's aliases), fonts, border, colours; rows trade places within their
-    column; the page is stretched a little; the seal moves. The same number gives the same edition everywhere."""
+    """Edition ``number`` of ``layout``: other wordings (of the type's aliases), fonts, border, colours; rows trade places
+    within their column; the page is stretched a little; the seal moves. The same number gives the same edition everywhere."""
     rng = values_rng(number, "drift", layout.type_id, layout.id)
     stretch = rng.uniform(0.96, 1.10)
     rows = _trade_places(layout.rows, rng)
@@ -35,7 +35,9 @@ def drift_layout(layout: Layout, number: int, doc_type: DocumentType | None = No
         dates=tuple(replace(d, at=_down(d.at, stretch)) for d in layout.dates),
         paragraphs=tuple(replace(p, at=_down(p.at, stretch)) for p in layout.paragraphs),
         marks=tuple(_mark(m, stretch, rng) for m in layout.marks),
-        lines=tuple(replace(line, box=(line.box[0], line.box[1] * stretch, line.box[2], line.box[3] * stretch)) for line in layout.lines),
+        lines=tuple(
+            replace(line, box=(line.box[0], line.box[1] * stretch, line.box[2], line.box[3] * stretch)) for line in layout.lines
+        ),
         styles=_restyled(layout.styles, rng),
         value_fonts=tuple(rng.sample(_FONTS, 2)),
         traps=(*layout.traps, "drift"),
@@ -77,7 +79,9 @@ def _reworded(row: Row, rng: Random, doc_type: DocumentType | None) -> Row:
 def _restyled(styles: Mapping[str, Style], rng: Random) -> dict[str, Style]:
     label_font, size = rng.choice(("hei", "serif", "song", "kai")), rng.uniform(0.94, 1.06)
     return {
-        k: replace(s, size=s.size * size, font=s.font if k.startswith(("value", "title")) else label_font, weight=max(s.weight, 0.008))
+        k: replace(
+            s, size=s.size * size, font=s.font if k.startswith(("value", "title")) else label_font, weight=max(s.weight, 0.008)
+        )
         for k, s in styles.items()
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable
 from dataclasses import fields as dataclass_fields
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,7 +23,8 @@ T = TypeVar("T")
 
 
 def load_layouts(type_id: str, search_path: Iterable[Path | str] = ()) -> tuple[Layout, ...]:
-    """Layouts of one type, by file name. Raises UnknownTypeError, and LayoutError when there is none or one is not well formed."""
+    """Layouts of one type, by file name. Raises UnknownTypeError, and LayoutError when there is none or one is not well
+    formed."""
     return _load(type_id, tuple(str(p) for p in search_path))
 
 
@@ -67,11 +69,16 @@ def read_layout(path: Path, doc_type: DocumentType | None) -> Layout:
     data = _read(path)
     base = {"label": Style(font="hei"), "value": Style()}
     styles = base | {k: _build(path, f"style {k}", Style, v) for k, v in data.pop("styles", {}).items()}
-    parts = {
+    parts: dict[str, Any] = {
         key: tuple(_build(path, f"{key}[{i}]", cls, e) for i, e in enumerate(data.pop(key, ()))) for key, cls in _PARTS.items()
     }
     type_id = doc_type.id if doc_type else path.parent.name
     layout: Layout = _build(path, "layout", Layout, {"id": path.stem, "type_id": type_id, "styles": styles, **parts, **data})
+    if layout.background:
+        picture = path.parent / layout.background
+        if not picture.is_file():
+            raise LayoutError(f"{path}: the background {layout.background} does not stand beside it")
+        layout = replace(layout, background=str(picture))
     _check(path, layout, doc_type)
     return layout
 

@@ -1,7 +1,7 @@
 """A layout: where a form prints what, as data.
 
-Coordinates are thousandths of the page's width on both axes, so that a layout fits any resolution. ``at`` is the left end and the vertical
-middle of the first line. Sizes are the em of the face, in the same unit.
+Coordinates are thousandths of the page's width on both axes, so that a layout fits any resolution. ``at`` is the left end and
+the vertical middle of the first line. Sizes are the em of the face, in the same unit.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ Rect = tuple[float, float, float, float]
 @dataclass(frozen=True, slots=True)
 class Style:
     """A way of writing. ``weight`` thickens strokes (fraction of the em), ``spacing`` is added after each character (fraction of
-    the em), ``leading`` is the distance of lines (ems), ``colour`` is #rrggbb or the name of a gradient (gold, bronze, dark_gold)."""
+    the em), ``leading`` is the distance of lines (ems), ``colour`` is #rrggbb or the name of a gradient (gold, bronze,
+    dark_gold)."""
 
     font: str = "song"
     size: float = 15
@@ -28,7 +29,8 @@ class Style:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A printed label with its value. ``labels`` are the wordings a seed chooses from, ``spread`` the width over which the label's
+    """A printed label with its value. ``labels`` are the wordings a seed chooses from, ``spread`` the width over which the
+    label's
     characters are spread, ``value`` the place of the value (default: behind the label), ``width`` where it wraps. ``optional`` is
     the chance that the row is missing, ``blank`` that it stands without a value, ``shown`` whether the label is printed."""
 
@@ -94,7 +96,8 @@ class FormDate:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A drawn thing: emblem, qr, seal, border, watermark, portrait, signature. ``at`` is its centre, ``size`` its diameter or box."""
+    """A drawn thing: emblem, qr, seal, border, watermark, portrait, signature. ``at`` is its centre, ``size`` its diameter or
+    box."""
 
     kind: str
     at: Point = (0, 0)

@@ -14,12 +14,13 @@ _MARKS = ("仅供备案使用", "此复印件仅供投标使用", "仅供办理�
 
 def mask(state: State, rng: np.random.Generator, p: Params) -> None:
     """Cover whole values by a mosaic, a black bar or white paint: what the label then says is null."""
-    keys = sorted({k.split("|")[0] for k in state.keys if not k.startswith("-")})
+    repeated = {k.split("|")[0].removeprefix("-repeat:") for k in state.keys if k.startswith("-repeat:")}
+    keys = sorted({k.split("|")[0] for k in state.keys if not k.startswith("-")} - repeated)
     if not keys:
         return
     chosen = set(rng.choice(keys, size=min(len(keys), int(p["fields"])), replace=False).tolist())
     hidden = np.zeros(state.image.shape[:2], np.uint8)
-    for key, quad in zip(state.keys, state.quads_N42, strict=True):
+    for key, quad in zip(state.keys, state.quads, strict=True):
         if key.split("|")[0] not in chosen:
             continue
         (x0, y0), (x1, y1) = quad.min(axis=0).astype(int) - 2, quad.max(axis=0).astype(int) + 2
@@ -57,7 +58,7 @@ def finger(state: State, rng: np.random.Generator, p: Params) -> None:
 
 def note_stamp(state: State, rng: np.random.Generator, p: Params) -> None:
     """A framed rubber stamp put on a copy; its ink multiplies, so values under it stay readable."""
-    w, h = state.size
+    w, _ = state.size
     words = str(rng.choice(_MARKS))
     size = int(w * rng.uniform(0.02, 0.034))
     font = open_font(default_faces().face_for("hei", words[0]), size)

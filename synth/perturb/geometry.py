@@ -1,4 +1,5 @@
-"""Steps that move pixels: curl, folds, placing on a ground in perspective, shrinking, turning. Boxes follow each of them exactly."""
+"""Steps that move pixels: curl, folds, placing on a ground in perspective, shrinking, turning. Boxes follow each of them
+exactly."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import cv2
 import numpy as np
 
 from certloop.synth.perturb.ground import make_ground
-from certloop.synth.perturb.state import Params, Points, State
+from certloop.synth.perturb.state import Params, Points, State, pixels
 
 
 def curl(state: State, rng: np.random.Generator, p: Params) -> None:
@@ -55,12 +56,11 @@ def place(state: State, rng: np.random.Generator, p: Params) -> None:
     free = np.maximum(0, np.array([w, h]) - (high - low) * scale) / 2
     middle = np.array([w / 2, h / 2]) - (low + high) / 2 * scale + rng.uniform(-1, 1, 2) * free * 0.8
     matrix = cv2.getPerspectiveTransform(corners.astype(np.float32), (turned * scale + middle).astype(np.float32))
-    state.image = cv2.warpPerspective(
-        state.image, matrix, (w, h), dst=ground, flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_TRANSPARENT
-    )
+    border = cv2.BORDER_TRANSPARENT
+    state.image = pixels(cv2.warpPerspective(state.image, matrix, (w, h), dst=ground, flags=cv2.INTER_LINEAR, borderMode=border))
     if state.cover is not None:
-        state.cover = cv2.warpPerspective(state.cover, matrix, (w, h), flags=cv2.INTER_NEAREST)
-    state.quads_N42 = project(matrix, state.quads_N42)
+        state.cover = pixels(cv2.warpPerspective(state.cover, matrix, (w, h), flags=cv2.INTER_NEAREST))
+    state.quads = project(matrix, state.quads)
 
 
 def shrink(state: State, rng: np.random.Generator, p: Params) -> None:
@@ -68,10 +68,10 @@ def shrink(state: State, rng: np.random.Generator, p: Params) -> None:
     w, h = state.size
     factor = min(1.0, p["long_edge"] / max(w, h))
     size = (max(1, round(w * factor)), max(1, round(h * factor)))
-    state.image = cv2.resize(state.image, size, interpolation=cv2.INTER_AREA)
+    state.image = pixels(cv2.resize(state.image, size, interpolation=cv2.INTER_AREA))
     if state.cover is not None:
-        state.cover = cv2.resize(state.cover, size, interpolation=cv2.INTER_NEAREST)
-    state.quads_N42 = state.quads_N42 * np.array([size[0] / w, size[1] / h])
+        state.cover = pixels(cv2.resize(state.cover, size, interpolation=cv2.INTER_NEAREST))
+    state.quads = state.quads * np.array([size[0] / w, size[1] / h])
 
 
 def turn(state: State, rng: np.random.Generator, p: Params) -> None:
@@ -81,12 +81,12 @@ def turn(state: State, rng: np.random.Generator, p: Params) -> None:
     if not degrees:
         return
     code = {90: cv2.ROTATE_90_CLOCKWISE, 180: cv2.ROTATE_180, 270: cv2.ROTATE_90_COUNTERCLOCKWISE}[degrees]
-    state.image = cv2.rotate(state.image, code)
+    state.image = pixels(cv2.rotate(state.image, code))
     if state.cover is not None:
-        state.cover = cv2.rotate(state.cover, code)
-    x, y = state.quads_N42[..., 0], state.quads_N42[..., 1]
+        state.cover = pixels(cv2.rotate(state.cover, code))
+    x, y = state.quads[..., 0], state.quads[..., 1]
     moved = {90: (h - y, x), 180: (w - x, h - y), 270: (y, w - x)}[degrees]
-    state.quads_N42 = np.stack(moved, axis=-1)
+    state.quads = np.stack(moved, axis=-1)
     state.rotate_cw = (state.rotate_cw + 360 - degrees) % 360
 
 
@@ -102,9 +102,9 @@ def _shift(state: State, columns: np.ndarray, rows: np.ndarray) -> None:
     xs, ys = np.meshgrid(np.arange(w, dtype=np.float32), np.arange(h, dtype=np.float32))
     source_x = xs - rows.astype(np.float32)[:, None]
     source_y = ys - np.interp(source_x, np.arange(w), columns).astype(np.float32)
-    state.image = cv2.remap(state.image, source_x, source_y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
+    state.image = pixels(cv2.remap(state.image, source_x, source_y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE))
     if state.cover is not None:
-        state.cover = cv2.remap(state.cover, source_x, source_y, cv2.INTER_NEAREST)
-    x, y = state.quads_N42[..., 0], state.quads_N42[..., 1]
+        state.cover = pixels(cv2.remap(state.cover, source_x, source_y, cv2.INTER_NEAREST))
+    x, y = state.quads[..., 0], state.quads[..., 1]
     moved_y = y + np.interp(x, np.arange(w), columns)
-    state.quads_N42 = np.stack([x + np.interp(moved_y, np.arange(h), rows), moved_y], axis=-1)
+    state.quads = np.stack([x + np.interp(moved_y, np.arange(h), rows), moved_y], axis=-1)

@@ -7,7 +7,7 @@ import math
 import cv2
 import numpy as np
 
-from certloop.synth.perturb.state import Params, State
+from certloop.synth.perturb.state import Params, State, pixels
 
 
 def uneven_light(state: State, rng: np.random.Generator, p: Params) -> None:
@@ -52,7 +52,7 @@ def tone(state: State, rng: np.random.Generator, p: Params) -> None:
     warm = p["warmth"]
     table = np.arange(256, dtype=np.float32)
     luts = [np.clip(table * p["gain"] * (1 + t) + p["offset"], 0, 255).astype(np.uint8) for t in (warm, 0.0, -warm)]
-    state.image = cv2.LUT(state.image, np.stack(luts, axis=-1)[None])
+    state.image = pixels(cv2.LUT(state.image, np.stack(luts, axis=-1)[None]))
 
 
 def _multiply(state: State, field: np.ndarray) -> None:

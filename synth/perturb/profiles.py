@@ -17,16 +17,28 @@ from certloop.synth.perturb.state import Params, State
 
 Step = Callable[[State, np.random.Generator, Params], None]
 STEPS: Mapping[str, tuple[Step, tuple[str, ...]]] = {
-    "curl": (geometry.curl, ("amount",)), "fold": (geometry.fold, ("depth",)),
-    "place": (geometry.place, ("ground", "margin", "tilt_deg", "perspective")), "shrink": (geometry.shrink, ("long_edge",)),
-    "turn": (geometry.turn, ("degrees",)), "uneven_light": (light.uneven_light, ("strength",)), "shadow": (light.shadow, ("strength",)),
-    "glare": (light.glare, ("strength", "size")), "tone": (light.tone, ("gain", "offset", "warmth")), "blur": (surface.blur, ("sigma",)),
-    "noise": (surface.noise, ("sigma",)), "photocopy": (surface.photocopy, ("contrast", "fade", "specks")),
-    "scan_edge": (surface.scan_edge, ()), "moire": (surface.moire, ("strength",)), "app_frame": (surface.app_frame, ()),
-    "jpeg": (surface.jpeg, ("quality",)), "albumentations": (surface.albumentations_step, ("transform",)),
-    "mask": (cover.mask, ("kind", "fields")), "finger": (cover.finger, ("size",)), "note_stamp": (cover.note_stamp, ()),
+    "curl": (geometry.curl, ("amount",)),
+    "fold": (geometry.fold, ("depth",)),
+    "place": (geometry.place, ("ground", "margin", "tilt_deg", "perspective")),
+    "shrink": (geometry.shrink, ("long_edge",)),
+    "turn": (geometry.turn, ("degrees",)),
+    "uneven_light": (light.uneven_light, ("strength",)),
+    "shadow": (light.shadow, ("strength",)),
+    "glare": (light.glare, ("strength", "size")),
+    "tone": (light.tone, ("gain", "offset", "warmth")),
+    "blur": (surface.blur, ("sigma",)),
+    "noise": (surface.noise, ("sigma",)),
+    "photocopy": (surface.photocopy, ("contrast", "fade", "specks")),
+    "scan_edge": (surface.scan_edge, ()),
+    "moire": (surface.moire, ("strength",)),
+    "app_frame": (surface.app_frame, ()),
+    "jpeg": (surface.jpeg, ("quality",)),
+    "albumentations": (surface.albumentations_step, ("transform",)),
+    "mask": (cover.mask, ("kind", "fields")),
+    "finger": (cover.finger, ("size",)),
+    "note_stamp": (cover.note_stamp, ()),
     "user_watermark": (cover.user_watermark, ()),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, slots=True)

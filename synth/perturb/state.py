@@ -12,13 +12,18 @@ Pixels = NDArray[np.uint8]
 Points = NDArray[np.float64]
 
 
+def pixels(array: object) -> Pixels:
+    """``array`` as 8-bit pixels (OpenCV returns arrays of a wider type)."""
+    return np.asarray(array, np.uint8)
+
+
 @dataclass(slots=True)
 class State:
-    """``image`` is RGB, ``quads_N42`` the corners of every tracked box in pixels (clockwise from the upper left), ``cover`` marks pixels
-    that hide what is printed (0 or 255), ``done`` names the steps with their drawn parameters."""
+    """``image`` is RGB, ``quads`` (N, 4, 2) the corners of every tracked box in pixels (clockwise from the upper left),
+    ``cover`` marks pixels that hide what is printed (0 or 255), ``done`` names the steps with their drawn parameters."""
 
     image: Pixels
-    quads_N42: Points
+    quads: Points
     keys: tuple[str, ...]
     cover: Pixels | None = None
     done: list[dict[str, Any]] = field(default_factory=list)

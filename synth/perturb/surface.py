@@ -1,4 +1,5 @@
-"""Steps of lens, sensor, copier and screen: blur, noise, photocopy, scanner edge, moire, app frame, compression, albumentations."""
+"""Steps of lens, sensor, copier and screen: blur, noise, photocopy, scanner edge, moire, app frame, compression,
+albumentations."""
 
 from __future__ import annotations
 
@@ -9,14 +10,14 @@ import cv2
 import numpy as np
 
 from certloop.synth.errors import ProfileError
-from certloop.synth.perturb.state import Params, State
+from certloop.synth.perturb.state import Params, State, pixels
 
 
 def blur(state: State, rng: np.random.Generator, p: Params) -> None:
     """Defocus of ``sigma`` pixels at a long edge of 1400."""
     sigma = p["sigma"] * max(state.size) / 1400
     if sigma > 0.15:
-        state.image = cv2.GaussianBlur(state.image, (0, 0), sigma)
+        state.image = pixels(cv2.GaussianBlur(state.image, (0, 0), sigma))
 
 
 def noise(state: State, rng: np.random.Generator, p: Params) -> None:
@@ -45,12 +46,12 @@ def photocopy(state: State, rng: np.random.Generator, p: Params) -> None:
     specks = int(w * h * p["specks"])
     if specks:
         grey[rng.integers(0, h, specks), rng.integers(0, w, specks)] = rng.uniform(0, 160, specks)
-    state.image = cv2.cvtColor(np.clip(grey, 0, 255).astype(np.uint8), cv2.COLOR_GRAY2RGB)
+    state.image = pixels(cv2.cvtColor(np.clip(grey, 0, 255).astype(np.uint8), cv2.COLOR_GRAY2RGB))
 
 
 def scan_edge(state: State, rng: np.random.Generator, p: Params) -> None:
     """The dark line that a lid leaves along one edge of a scan."""
-    w, h = state.size
+    w, _ = state.size
     width = max(2, int(rng.uniform(0.003, 0.012) * w))
     ramp = np.linspace(rng.uniform(0.25, 0.7), 1, width, dtype=np.float32)
     side = rng.integers(0, 4)
@@ -113,7 +114,7 @@ def app_frame(state: State, rng: np.random.Generator, p: Params) -> None:
     state.image = framed
     if state.cover is not None:
         state.cover = np.pad(state.cover, ((bar, below), (0, 0)))
-    state.quads_N42 = state.quads_N42 + np.array([0, bar])
+    state.quads = state.quads + np.array([0, bar])
 
 
 def jpeg(state: State, rng: np.random.Generator, p: Params) -> None:

@@ -62,7 +62,7 @@ def _gate(draw: ImageDraw.ImageDraw, c: float, s: float, gold: tuple[int, int, i
         draw.rectangle((c + i * s * 0.09 - w, s * 0.625, c + i * s * 0.09 + w, s * 0.68), fill=_DEEP)
     for x in range(9):
         left = c - s * 0.2 + x * s * 0.05
-        draw.line([(left, s * 0.70), (left + s * 0.03, s * 0.70)], fill=gold, width=s // 90)
+        draw.line([(left, s * 0.70), (left + s * 0.03, s * 0.70)], fill=gold, width=int(s // 90))
 
 
 def _disc(

@@ -71,9 +71,8 @@ class Faces:
         for folder in self._folders:
             if (folder / name).is_file():
                 return folder / name
-            if folder in _SYSTEM and folder.is_dir():
-                if hit := next(iter(sorted(folder.rglob(name))), None):
-                    return hit
+            if folder in _SYSTEM and folder.is_dir() and (hit := next(iter(sorted(folder.rglob(name))), None)):
+                return hit
         return None
 
 

@@ -1,4 +1,5 @@
-"""What forms carry besides text: borders, guilloche bands, watermarks, portraits. Drawn once per size and cached with the base page."""
+"""What forms carry besides text: borders, guilloche bands, watermarks, portraits. Drawn once per size and cached with the base
+page."""
 
 from __future__ import annotations
 
@@ -108,7 +109,8 @@ _PATTERNS = {"guilloche": _guilloche, "meander": _meander, "lace": _lace, "ornat
 
 
 def draw_watermark(pen: Pen, kind: str, words: str, colour: str) -> None:
-    """Faint printed ground: ``tiles`` repeats ``words`` over the page, ``waves`` draws fine wavy lines, ``rosette`` a large one."""
+    """Faint printed ground: ``tiles`` repeats ``words`` over the page, ``waves`` draws fine wavy lines, ``rosette`` a large
+    one."""
     width, height = pen.canvas.size
     if kind == "tiles":
         font = open_font(pen.faces.face_for("hei", words[0]), round(26 * pen.scale))
@@ -121,9 +123,9 @@ def draw_watermark(pen: Pen, kind: str, words: str, colour: str) -> None:
     pixels = np.array(pen.canvas)
     rgb = ImageColor.getrgb(colour)[:3]
     if kind == "waves":
-        x = np.arange(0, width, 6)
+        xs = np.arange(0, width, 6)
         for y in range(0, height, max(5, int(9 * pen.scale))):
-            line = np.stack([x, y + 5 * pen.scale * np.sin(x / (28 * pen.scale) + y * 0.05)], 1)
+            line = np.stack([xs, y + 5 * pen.scale * np.sin(xs / (28 * pen.scale) + y * 0.05)], 1)
             cv2.polylines(pixels, [line.astype(np.int32)], False, rgb, 1, cv2.LINE_AA)
     else:
         for k in range(3):

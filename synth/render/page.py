@@ -21,7 +21,8 @@ from certloop.synth.seeds import pixels_rng, values_rng
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """Something printed: ``role`` is label, value, title, text, seal, qr, emblem, signature; ``boxes`` are x0, y0, x1, y1 in pixels, one a line."""
+    """Something printed: ``role`` is label, value, title, text, seal, qr, emblem, signature; ``boxes`` are x0, y0, x1, y1 in
+    pixels, one a line."""
 
     role: str
     text: str
@@ -49,13 +50,15 @@ class Page:
     def print_value(
         self, field_id: str, value: str | None, boxes: tuple[Box, ...], *, region: str = "print", label: str = ""
     ) -> None:
-        """Record the first printing of a field (later repetitions only add boxes)."""
+        """Record the first printing of a field; later repetitions stand beside it under the role ``repeat``."""
         if field_id not in self.values:
             self.values[field_id] = value
             self.regions[field_id] = region
             self.wordings[field_id] = label
-        if value is not None:
-            self.add(Item("value", value, boxes, field_id, region))
+            if value is not None:
+                self.add(Item("value", value, boxes, field_id, region))
+        elif value is not None:
+            self.add(Item("repeat", value, boxes, field_id, region))
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,8 +232,12 @@ def _ground(layout: Layout, width_px: int, variant: int, faces: Faces) -> Image.
     """Paper, watermark, borders and rules: the same for every page of a layout, so drawn once per size and kept for the next."""
     key = (layout.type_id, layout.id, layout.height, width_px, variant)
     if key not in _GROUNDS:
-        colour = layout.paper[variant % len(layout.paper)]
-        image = Image.new("RGB", (width_px, round(layout.height * width_px / 1000)), colour)
+        size = (width_px, round(layout.height * width_px / 1000))
+        if layout.background:
+            with Image.open(layout.background) as picture:
+                image = picture.convert("RGB").resize(size, Image.Resampling.LANCZOS)
+        else:
+            image = Image.new("RGB", size, layout.paper[variant % len(layout.paper)])
         draw_ground(Pen(image, width_px / 1000, faces), layout, variant)
         _GROUNDS[key] = image
         if len(_GROUNDS) > _GROUNDS_KEPT:

@@ -25,7 +25,8 @@ def draw_paragraphs(
     x0, y, right = block.at[0] * scale, block.at[1] * scale, (block.at[0] + block.width) * scale
     for paragraph in text.split("\n"):
         glyphs = _glyphs(paragraph, block, facts)
-        x, line = x0 + block.indent * em, []
+        x = x0 + block.indent * em
+        line: list[tuple[Glyph, float]] = []
         for glyph in glyphs:
             style = styles[glyph[1]]
             size = pen.size_px(style)

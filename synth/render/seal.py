@@ -24,7 +24,8 @@ INKS = {
 
 @dataclass(frozen=True, slots=True)
 class SealSpec:
-    """``shape`` is round, oval or square; ``ring`` runs along the rim, ``middle`` stands under the star; ``wear`` in [0,1] loses ink."""
+    """``shape`` is round, oval or square; ``ring`` runs along the rim, ``middle`` stands under the star; ``wear`` in [0,1]
+    loses ink."""
 
     ring: str
     shape: str = "round"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from PIL import Image, ImageDraw
+from PIL import Image, ImageColor, ImageDraw
 
 from certloop.synth.errors import TextFitError
 from certloop.synth.layout import Style
@@ -19,7 +19,7 @@ _GRADIENTS = {
     "bronze": ("#b87a28", "#c98a35", "#b06a20"),
     "dark_gold": ("#2e2a1c", "#5a4c1e", "#9a8430", "#3a3420", "#2a2618"),
     "foil": ("#3a2f22", "#4a4030", "#e8d24a", "#f2e27a", "#d2b838"),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,8 @@ def wrap(pen: Pen, text: str, style: Style, width_px: float, *, tidy: bool = Tru
 
 
 def fit(pen: Pen, text: str, style: Style, width_px: float, max_lines: int, *, tidy: bool = True) -> tuple[Style, list[str]]:
-    """Shrink until ``text`` stands in ``max_lines`` lines. Raises TextFitError (code text_does_not_fit) below SMALLEST of the size."""
+    """Shrink until ``text`` stands in ``max_lines`` lines. Raises TextFitError (code text_does_not_fit) below SMALLEST of the
+    size."""
     factor = 1.0
     while factor >= SMALLEST:
         smaller = replace(style, size=style.size * factor, spacing=style.spacing if factor == 1 else 0.0)
@@ -142,7 +143,7 @@ def _draw_gradient(pen: Pen, text: str, x: float, baseline: float, path: object,
 
 @lru_cache(maxsize=16)
 def _ramp(name: str, width: int) -> Image.Image:
-    stops = [Image.new("RGB", (1, 1), c).getpixel((0, 0)) for c in _GRADIENTS[name]]
+    stops = [ImageColor.getrgb(c)[:3] for c in _GRADIENTS[name]]
     strip = Image.new("RGB", (len(stops), 1))
     strip.putdata(stops)
     return strip.resize((width, 1), Image.Resampling.BILINEAR)

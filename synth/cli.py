@@ -1,0 +1,143 @@
+"""``certloop synth ...``: make datasets, blank forms from scans, contact sheets; list what there is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(no_args_is_help=True, help="Make synthetic certificates with exact labels.", add_completion=False)
+
+TypeOption = Annotated[list[str], typer.Option("--type", metavar="T", help="Document type; repeat it, or `all` for every type.")]
+SeedOption = Annotated[int, typer.Option(help="The same seed makes the same bytes.")]
+
+
+@app.command("make")
+def make_command(
+    types: TypeOption,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="An empty folder, or an unfinished run of the same command.")],
+    count: Annotated[int, typer.Option(min=1, help="Number of images.")] = 100,
+    profile: Annotated[
+        list[str] | None, typer.Option(metavar="P", help="Treatment (NAME or NAME=WEIGHT); repeat to mix.")
+    ] = None,
+    seed: SeedOption = 0,
+    width: Annotated[int, typer.Option(min=320, max=6000, help="Width of the drawn page in pixels.")] = 1400,
+    layout: Annotated[list[str] | None, typer.Option(metavar="L", help="Only these layouts (see `layouts`).")] = None,
+    drift: Annotated[int, typer.Option(min=0, max=500, help="Also this many drift editions of each layout.")] = 0,
+    split: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=WEIGHT", help="Splits (default train=.9 validation=.05 test=.05).")
+    ] = None,
+    misprints: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of codes with a wrong check digit, kept in the label.")
+    ] = 0.01,
+    workers: Annotated[int, typer.Option(min=1, max=256, help="Processes; any number makes the same bytes.")] = 1,
+    parquet: Annotated[bool, typer.Option("--parquet", help="Also write Parquet (needs pyarrow).")] = False,
+    templates: Annotated[list[Path] | None, typer.Option(metavar="DIR", help="Further folders of document types.")] = None,
+    writer_url: Annotated[
+        str, typer.Option(help="OpenAI-compatible endpoint that writes the values, e.g. http://localhost:8000/v1.")
+    ] = "",
+    writer_model: Annotated[str, typer.Option(help="Model of that endpoint.")] = "",
+) -> None:
+    """Write images, labels, TRL and ms-swift rows. Killed and repeated, it goes on where it stopped."""
+    from certloop.synth.config import DEFAULT_SPLITS, MakeConfig, WriterConfig
+    from certloop.synth.dataset import make
+    from certloop.synth.progress import progress_bar
+    from certloop.synth.weights import parse_weights
+
+    config = MakeConfig(
+        out=out,
+        types=_types(types),
+        count=count,
+        profiles=parse_weights(profile or ["photo"]),
+        seed=seed,
+        width_px=width,
+        splits=parse_weights(split) if split else DEFAULT_SPLITS,
+        layouts=tuple(layout or ()),
+        drift=drift,
+        misprint_rate=misprints,
+        workers=workers,
+        parquet=parquet,
+        search_path=tuple(str(p) for p in templates or ()),
+        writer=WriterConfig(writer_url, writer_model) if writer_url else None,
+    )
+    with progress_bar("images") as progress:
+        manifest = make(config, progress)
+    counts = manifest["counts"]
+    typer.echo(
+        f"{config.out}: {manifest['count']} images, "
+        + ", ".join(f"{k.split(':')[1]} {v}" for k, v in counts.items() if k.startswith("split:"))
+    )
+    if counts.get("writer_fallback"):
+        typer.echo(f"the value writer failed for {counts['writer_fallback']} images; the grammar wrote those", err=True)
+
+
+@app.command("preview")
+def preview_command(
+    types: TypeOption,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Image file to write.")] = Path("preview.png"),
+    profile: Annotated[str, typer.Option(help="Treatment.")] = "photo",
+    count: Annotated[int, typer.Option(min=1, max=60)] = 12,
+    seed: SeedOption = 0,
+) -> None:
+    """Draw a contact sheet: every value in its box, coloured by whether it can still be read."""
+    from certloop.synth.preview import preview
+
+    for type_id in _types(types):
+        path = out if len(types) == 1 and types[0] != "all" else out.with_name(f"{out.stem}_{type_id}{out.suffix}")
+        preview(type_id, profile=profile, count=count, seed=seed).save(path)
+        typer.echo(str(path))
+
+
+@app.command("blank")
+def blank_command(
+    scan: Annotated[Path, typer.Argument(metavar="SCAN", exists=True, dir_okay=False, help="A filled, flat scan.")],
+    type_id: Annotated[str, typer.Option("--type", metavar="T", help="Its document type.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the blank image and the layout file are written.")],
+    name: Annotated[str, typer.Option(help="Name of the layout (default: from the scan).")] = "",
+) -> None:
+    """Turn one real scan into a blank form: values erased, their places written as a layout to check and edit."""
+    from certloop.synth.blank import make_blank
+
+    blank = make_blank(scan, type_id, out, name=name)
+    typer.echo(f"{blank.image}\n{blank.layout}: {len(blank.places)} values erased")
+    if blank.missing:
+        typer.echo(f"not found, add by hand: {', '.join(blank.missing)}", err=True)
+
+
+@app.command("layouts")
+def layouts_command(types: TypeOption) -> None:
+    """List the layouts of document types, one a line: type, layout, what it was drawn from."""
+    from certloop.synth.layout import load_layouts
+
+    for type_id in _types(types):
+        for layout in load_layouts(type_id):
+            typer.echo(f"{type_id}\t{layout.id}\t{layout.drawn_from}")
+
+
+@app.command("profiles")
+def profiles_command() -> None:
+    """List the treatments and the steps they may take."""
+    from certloop.synth.fields.vocabulary import read_data
+    from certloop.synth.perturb import load_profile
+
+    for name in read_data("profiles"):
+        profile = load_profile(name)
+        typer.echo(f"{name}\t{profile.about}\t{' '.join(step['step'] for step in profile.steps)}")
+
+
+@app.command("examples")
+def examples_command(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder with examples.toml.")] = Path("examples"),
+) -> None:
+    """Draw the committed example certificates again, byte for byte."""
+    from certloop.synth.examples import write_examples
+
+    for path in write_examples(folder):
+        typer.echo(str(path))
+
+
+def _types(types: list[str]) -> tuple[str, ...]:
+    from certloop.synth.fields import BUILDERS
+
+    return tuple(BUILDERS) if types == ["all"] else tuple(types)

@@ -1,0 +1,173 @@
+"""Datasets: the same bytes whatever happens, no leak between splits, no half dataset that looks whole."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from certloop.synth.config import MakeConfig
+from certloop.synth.dataset import make
+from certloop.synth.dataset.plan import make_plan
+from certloop.synth.dataset.work import build
+from certloop.synth.errors import DatasetError, ProfileError
+from certloop.templates import UnknownTypeError
+
+SMALL = MakeConfig(
+    Path(),
+    types=("business_licence", "id_card", "food_operation_permit"),
+    count=24,
+    profiles=(("scan", 1.0), ("clean", 1.0)),
+    seed=5,
+    width_px=420,
+    chunk=4,
+    splits=(("train", 0.7), ("validation", 0.15), ("test", 0.15)),
+)
+
+
+def digests(folder: Path) -> dict[str, str]:
+    return {
+        str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(folder.rglob("*")) if p.is_file()
+    }
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("whole") / "d"
+    make(replace(SMALL, out=out))
+    return out
+
+
+def test_rows_images_and_manifest_belong_together(whole: Path) -> None:
+    manifest = json.loads((whole / "manifest.json").read_text())
+    for name, digest in manifest["files"].items():
+        assert hashlib.sha256((whole / name).read_bytes()).hexdigest() == digest
+    rows = [json.loads(line) for split in ("train", "validation", "test") for line in (whole / f"{split}.jsonl").open()]
+    assert len(rows) == 24 == manifest["count"]
+    for row in rows:
+        assert hashlib.sha256((whole / row["file"]).read_bytes()).hexdigest() == row["sha256"]
+        assert row["golden_path"] and row["layout"] and row["boxes"] and "perturbations" in row
+    trl = json.loads((whole / "train.trl.jsonl").open().readline())
+    assert trl["prompt"][0]["content"][0]["type"] == "image" and (whole / trl["images"][0]).is_file()
+    swift = json.loads((whole / "train.swift.jsonl").open().readline())
+    assert swift["messages"][0]["content"].startswith("<image>")
+    assert json.loads(swift["messages"][1]["content"])
+
+
+def test_splits_share_no_layout_and_no_value(whole: Path) -> None:
+    seen: dict[str, set[str]] = {}
+    layouts: dict[str, set[str]] = {}
+    for split in ("train", "validation", "test"):
+        for line in (whole / f"{split}.jsonl").open():
+            row = json.loads(line)
+            layouts.setdefault(f"{row['type_id']}/{row['layout']}", set()).add(split)
+            for name in ("名称", "住所", "统一社会信用代码", "法定代表人", "公民身份号码", "住址"):
+                if value := row["fields"].get(name):
+                    seen.setdefault(f"{name}:{value}", set()).add(split)
+    assert len(layouts) > 5 and all(len(s) == 1 for s in layouts.values())
+    assert all(len(s) == 1 for s in seen.values())
+
+
+def test_two_workers_write_the_same_bytes(whole: Path, tmp_path: Path) -> None:
+    make(replace(SMALL, out=tmp_path / "d", workers=2))
+    assert digests(tmp_path / "d") == digests(whole)
+
+
+def test_killed_and_run_again_it_ends_with_the_same_bytes(whole: Path, tmp_path: Path) -> None:
+    out = tmp_path / "d"
+    code = (
+        "from pathlib import Path; from tests.synth.test_dataset import SMALL; from dataclasses import replace;"
+        f"from certloop.synth.dataset import make; make(replace(SMALL, out=Path({str(out)!r})))"
+    )
+    root = Path(__file__).resolve().parents[2]
+    process = subprocess.Popen([sys.executable, "-c", code], cwd=root, env={**os.environ, "PYTHONPATH": str(root)})
+    until = time.monotonic() + 30
+    while time.monotonic() < until and len(list(out.glob("parts/*.jsonl"))) < 2:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (out / "manifest.json").exists()
+    assert 2 <= len(list(out.glob("parts/*.jsonl"))) < 6
+    heard: list[int] = []
+    make(replace(SMALL, out=out), lambda done, wanted: heard.append(done))
+    assert heard[0] >= 8 and heard[-1] == 24
+    assert digests(out) == digests(whole)
+
+
+def test_a_finished_dataset_is_not_made_again_and_not_mixed(whole: Path, tmp_path: Path) -> None:
+    before = digests(whole)
+    assert make(replace(SMALL, out=whole))["count"] == 24
+    assert digests(whole) == before
+    with pytest.raises(DatasetError, match="another finished dataset"):
+        make(replace(SMALL, out=whole, seed=6))
+    (tmp_path / "letter.txt").write_text("mine")
+    with pytest.raises(DatasetError, match="not empty"):
+        make(replace(SMALL, out=tmp_path))
+
+
+def test_a_full_disk_leaves_no_manifest_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, written = Path.write_bytes, []
+
+    def full(self: Path, data: bytes) -> int:
+        if "images" in str(self) and len(written) >= 6:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written.append(self)
+        return real(self, data)
+
+    out = tmp_path / "d"
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_bytes", full)
+        with pytest.raises(DatasetError, match="No space left.*run again"):
+            make(replace(SMALL, out=out))
+    assert not (out / "manifest.json").exists() and not list(out.rglob(".*"))
+    assert make(replace(SMALL, out=out))["count"] == 24
+
+
+def test_bad_requests_fail_before_anything_is_written(tmp_path: Path) -> None:
+    out = tmp_path / "d"
+    for bad, error in (
+        ({"types": ("passport",)}, UnknownTypeError),
+        ({"profiles": (("dusty", 1.0),)}, ProfileError),
+        ({"splits": (("train", 0.0),)}, DatasetError),
+        ({"count": 0}, DatasetError),
+    ):
+        with pytest.raises(error):
+            make(replace(SMALL, out=out, **bad))  # type: ignore[arg-type]
+    assert not out.exists()
+
+
+def test_misprints_come_at_the_rate_asked_for_and_stay_in_the_label() -> None:
+    config = replace(SMALL, types=("business_licence",), count=40, misprint_rate=1.0)
+    plan = make_plan(config)
+    label = build(plan.assign(1), config).label
+    assert "misprinted_code" in label["traps"] and label["misprinted"]
+    assert label["fields"][label["misprinted"][0]]
+
+
+def test_a_users_own_type_is_made_too(tmp_path: Path) -> None:
+    folder = tmp_path / "types" / "fire_permit"
+    (folder / "layouts").mkdir(parents=True)
+    (folder / "type.toml").write_text(
+        'id = "fire_permit"\nversion = "1"\ntitle = "消防许可证"\ntitle_en = "Fire permit"\ntitles = ["消防许可证"]\n'
+        '[[fields]]\nid = "name"\nlabel = "单位名称"\nkind = "text"\nrequired = true\n'
+        '[[fields]]\nid = "issued_on"\nlabel = "发证日期"\nkind = "date"\n',
+        encoding="utf-8",
+    )
+    (folder / "layouts" / "plain.toml").write_text(
+        'title = "消防许可证"\nheight = 700\nrows = [{ field = "name", at = [100, 200], labels = ["单位名称"], width = 600, lines = 2 },'
+        ' { field = "issued_on", at = [100, 300], labels = ["发证日期"] }]\n',
+        encoding="utf-8",
+    )
+    out = tmp_path / "d"
+    make(replace(SMALL, out=out, types=("fire_permit",), count=6, search_path=(str(tmp_path / "types"),)))
+    row = json.loads((out / "train.jsonl").open().readline())
+    assert row["type_id"] == "fire_permit" and set(row["fields"]) == {"单位名称", "发证日期"}

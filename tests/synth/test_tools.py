@@ -1,0 +1,107 @@
+"""The commands around the engine: blank forms from scans, contact sheets, examples, dossiers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from certloop.synth.blank import BlankError, make_blank
+from certloop.synth.cli import app
+from certloop.synth.dossier import make_dossier
+from certloop.synth.label import make_sample
+from certloop.synth.layout import find_layout
+from certloop.synth.perturb import load_profile
+from certloop.synth.sample import Recipe, draw_document
+from certloop.synth.weights import WeightError, parse_weights
+
+
+def test_a_scan_becomes_a_blank_that_can_be_filled_again(tmp_path: Path) -> None:
+    sample = make_sample(Recipe("business_licence", 21, 1200, layouts=("horizontal_2019",)), load_profile("clean"))
+    scan = tmp_path / "scan.png"
+    scan.write_bytes(sample.encoded())
+    out = tmp_path / "types" / "business_licence" / "layouts"
+    blank = make_blank(scan, "business_licence", out, name="mine")
+    assert {"credit_code", "name", "address", "scope"} <= {p.field for p in blank.places}
+    picture = cv2.imread(str(blank.image))
+    for name in ("统一社会信用代码", "名称"):
+        for polygon in sample.label["boxes"][name]["lines"]:
+            (x0, y0), _, (x1, y1), _ = polygon
+            before, after = (i[int(y0) : int(y1), int(x0) : int(x1)].min() for i in (sample.image, picture))
+            assert before < 100 < after, name
+    label = sample.label["labels"]["名称"][0]
+    assert picture[int(label[0][1]) : int(label[2][1]), int(label[0][0]) : int(label[2][0])].min() < 110
+    shutil.copy(
+        Path(find_layout.__code__.co_filename).parents[2] / "templates/business_licence/type.toml", out.parent / "type.toml"
+    )
+    page = draw_document(Recipe("business_licence", 1, 1200, layouts=("mine",), search_path=(str(tmp_path / "types"),))).page
+    assert page.values["credit_code"] and page.image.size[0] == 1200
+
+
+def test_a_blank_of_nothing_is_refused(tmp_path: Path) -> None:
+    empty = tmp_path / "empty.png"
+    cv2.imwrite(str(empty), np.full((600, 900, 3), 250, np.uint8))
+    with pytest.raises(BlankError, match=r"cannot be read|no value"):
+        make_blank(empty, "business_licence", tmp_path / "o")
+    (tmp_path / "not.jpg").write_bytes(b"hello")
+    with pytest.raises(BlankError, match="cannot be read"):
+        make_blank(tmp_path / "not.jpg", "business_licence", tmp_path / "o")
+
+
+def test_examples_follow_from_their_seeds(root: Path, tmp_path: Path) -> None:
+    shutil.copy(root / "examples" / "examples.toml", tmp_path)
+    done = CliRunner().invoke(app, ["examples", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    labels = [json.loads(line) for line in (root / "examples" / "labels.jsonl").open(encoding="utf-8")]
+    assert (tmp_path / "labels.jsonl").read_text("utf-8") == (root / "examples" / "labels.jsonl").read_text("utf-8")
+    assert any(row["rotate_cw_after_exif"] for row in labels) and any(row["file"].endswith(".pdf") for row in labels)
+    for row in labels:
+        committed, made = root / "examples" / row["file"], tmp_path / row["file"]
+        assert committed.stat().st_size < 250_000
+        assert made.read_bytes() == committed.read_bytes(), f"{row['file']}: run certloop synth examples"
+
+
+def test_the_papers_of_a_dossier_name_one_firm() -> None:
+    samples = make_dossier(7, load_profile("clean"), width_px=500)
+    names = {
+        f.get("名称") or f.get("经营者名称") or f.get("公司名称") or f.get("委托人") for f in (s.label["fields"] for s in samples)
+    }
+    assert len(names) == 1 and None not in names
+
+
+def test_commands_make_list_and_draw(tmp_path: Path) -> None:
+    run = CliRunner().invoke
+    args = [
+        "make",
+        "--type",
+        "id_card",
+        "--count",
+        "6",
+        "--profile",
+        "clean",
+        "--out",
+        str(tmp_path / "d"),
+        "--seed",
+        "7",
+        "--width",
+        "400",
+    ]
+    made = run(app, args)
+    assert made.exit_code == 0 and "6 images" in made.output
+    assert (tmp_path / "d" / "manifest.json").exists()
+    sheet = run(app, ["preview", "--type", "id_card", "--count", "2", "--out", str(tmp_path / "p.png")])
+    assert sheet.exit_code == 0 and (tmp_path / "p.png").stat().st_size > 10_000
+    assert "horizontal_2019" in run(app, ["layouts", "--type", "business_licence"]).output
+    assert "photo\t" in run(app, ["profiles"]).output
+
+
+def test_weights() -> None:
+    assert parse_weights(["photo", "scan=3"]) == (("photo", 1.0), ("scan", 3.0))
+    for bad in ("=2", "a=x", "a=-1", "a=0"):
+        with pytest.raises(WeightError):
+            parse_weights([bad])
