@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from certloop.synth.errors import SynthError
 from certloop.synth.perturb.state import Pixels
+from certloop.templates import DocumentType, FieldKind, load_types
 
 if TYPE_CHECKING:
     from certloop.extract import ExtractConfig
@@ -63,7 +64,6 @@ def make_blank(scan: Path, type_id: str, out: Path, *, name: str = "", config: E
     from certloop.extract import Extractor
     from certloop.extract.config import ExtractConfig as Config
     from certloop.extract.ingest import ingest
-    from certloop.templates import load_types
 
     config = config or Config()
     registry = load_types(config.template_path)
@@ -84,7 +84,7 @@ def make_blank(scan: Path, type_id: str, out: Path, *, name: str = "", config: E
     out.mkdir(parents=True, exist_ok=True)
     picture, layout = out / f"{stem}.png", out / f"{stem}.toml"
     cv2.imwrite(str(picture), cv2.cvtColor(erase(image, [*polygons.values()], seals), cv2.COLOR_RGB2BGR))
-    layout.write_text(_layout_text(doc_type.title, picture.name, image.shape[1], image.shape[0], places, seals), encoding="utf-8")
+    layout.write_text(_layout_text(doc_type, picture.name, (image.shape[1], image.shape[0]), places, seals), encoding="utf-8")
     return Blank(picture, layout, places, tuple(f for f in doc_type.required if f not in polygons))
 
 
@@ -156,8 +156,11 @@ def _place(field_id: str, polygon: Points, value: str) -> Place:
     return Place(field_id, float(x0), float(y0 + pitch / 2), float(x1 - x0), float(pitch), lines)
 
 
-def _layout_text(title: str, picture: str, width: int, height: int, places: tuple[Place, ...], seals: list[Points]) -> str:
+def _layout_text(
+    doc_type: DocumentType, picture: str, width: int, height: int, places: tuple[Place, ...], seals: list[Points]
+) -> str:
     unit = 1000 / width
+    longest = 120
     rows, styles = [], ['label = { font = "hei", size = 16 }']
     for place in places:
         line_height = place.height * unit
@@ -165,10 +168,14 @@ def _layout_text(title: str, picture: str, width: int, height: int, places: tupl
         name = f"value_{place.field}"
         styles.append(f'{name} = {{ font = "song", size = {size:.1f}, weight = 0.012, leading = {line_height / size:.2f} }}')
         room = min(max(place.width * unit * 1.15, size * 8 if place.lines == 1 else 0), 985 - place.x * unit)
+        lines = place.lines + 1
+        if doc_type.fields[place.field].kind is FieldKind.LONG_TEXT:
+            lines = place.lines + 3
+            longest = max(40, int(room / size * lines * 0.8))
         at = f"[{place.x * unit:.0f}, {place.y * unit:.0f}]"
         rows.append(
             f'  {{ field = "{place.field}", at = {at}, value = {at}, labels = [""], width = {room:.0f}, '
-            f'lines = {place.lines + 1}, value_style = "{name}" }},'
+            f'lines = {lines}, value_style = "{name}" }},'
         )
     marks = []
     for seal in seals:
@@ -178,9 +185,10 @@ def _layout_text(title: str, picture: str, width: int, height: int, places: tupl
     head = f"""\
 # A draft made from a scan by `certloop synth blank`. Check every row against the picture: places, widths, lines, firms, years.
 # A date whose 年 月 日 are printed on the form belongs into `dates`, not into `rows`.
-title = "{title}"
+title = "{doc_type.title}"
 height = {height * unit:.0f}
 background = "{picture}"
 value_fonts = ["song", "kai"]
+longest_scope = {longest}
 jitter = 1.0"""
     return "\n".join([head, "rows = [", *rows, "]", *(["marks = [", *marks, "]"] if marks else []), "[styles]", *styles, ""])

@@ -200,7 +200,7 @@ def _device_production(rng: Random, firm: Firm, order: Order) -> dict[str, Fact]
     )
     facts["scope"] = make_items(rng, "device", "production", 1, 4, stop="；")
     facts["authority"] = drug_authority(rng, firm.place, issued, province=True)
-    return facts
+    return {k: v for k, v in facts.items() if k not in ("quality_manager", "mode", "warehouse")}
 
 
 def _account(rng: Random, firm: Firm, order: Order) -> dict[str, Fact]:

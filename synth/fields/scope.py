@@ -49,6 +49,5 @@ def make_items(rng: Random, group: str, key: str, low: int, high: int, *, stop: 
     """Some items of ``scopes.toml`` [group] key, joined the way permits join them."""
     items = read_data("scopes")[group][key]
     chosen = rng.sample(items, rng.randint(low, min(high, len(items))))
-    return str(
-        (stop or rng.choice(["，", "、", "；", ","])).join(chosen) + rng.choice(read_data("scopes")[group].get("tail", [""]))
-    )
+    tail: str = rng.choice(read_data("scopes")[group].get("tail", [""]))
+    return (stop or rng.choice(["，", "、", "；", ","])).join(chosen) + tail

@@ -12,6 +12,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,9 +36,12 @@ SMALL = MakeConfig(
 
 
 def digests(folder: Path) -> dict[str, str]:
-    return {
-        str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(folder.rglob("*")) if p.is_file()
-    }
+    files = [p for p in sorted(folder.rglob("*")) if p.is_file()]
+    return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
+
+
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 @pytest.fixture(scope="module")
@@ -51,14 +55,14 @@ def test_rows_images_and_manifest_belong_together(whole: Path) -> None:
     manifest = json.loads((whole / "manifest.json").read_text())
     for name, digest in manifest["files"].items():
         assert hashlib.sha256((whole / name).read_bytes()).hexdigest() == digest
-    rows = [json.loads(line) for split in ("train", "validation", "test") for line in (whole / f"{split}.jsonl").open()]
+    rows = [row for split in ("train", "validation", "test") for row in rows_of(whole / f"{split}.jsonl")]
     assert len(rows) == 24 == manifest["count"]
     for row in rows:
         assert hashlib.sha256((whole / row["file"]).read_bytes()).hexdigest() == row["sha256"]
         assert row["golden_path"] and row["layout"] and row["boxes"] and "perturbations" in row
-    trl = json.loads((whole / "train.trl.jsonl").open().readline())
+    trl = rows_of(whole / "train.trl.jsonl")[0]
     assert trl["prompt"][0]["content"][0]["type"] == "image" and (whole / trl["images"][0]).is_file()
-    swift = json.loads((whole / "train.swift.jsonl").open().readline())
+    swift = rows_of(whole / "train.swift.jsonl")[0]
     assert swift["messages"][0]["content"].startswith("<image>")
     assert json.loads(swift["messages"][1]["content"])
 
@@ -67,8 +71,7 @@ def test_splits_share_no_layout_and_no_value(whole: Path) -> None:
     seen: dict[str, set[str]] = {}
     layouts: dict[str, set[str]] = {}
     for split in ("train", "validation", "test"):
-        for line in (whole / f"{split}.jsonl").open():
-            row = json.loads(line)
+        for row in rows_of(whole / f"{split}.jsonl"):
             layouts.setdefault(f"{row['type_id']}/{row['layout']}", set()).add(split)
             for name in ("名称", "住所", "统一社会信用代码", "法定代表人", "公民身份号码", "住址"):
                 if value := row["fields"].get(name):
@@ -126,7 +129,7 @@ def test_a_full_disk_leaves_no_manifest_and_says_so(tmp_path: Path, monkeypatch:
     out = tmp_path / "d"
     with monkeypatch.context() as patched:
         patched.setattr(Path, "write_bytes", full)
-        with pytest.raises(DatasetError, match="No space left.*run again"):
+        with pytest.raises(DatasetError, match=r"No space left.*run again"):
             make(replace(SMALL, out=out))
     assert not (out / "manifest.json").exists() and not list(out.rglob(".*"))
     assert make(replace(SMALL, out=out))["count"] == 24
@@ -146,7 +149,7 @@ def test_bad_requests_fail_before_anything_is_written(tmp_path: Path) -> None:
 
 
 def test_misprints_come_at_the_rate_asked_for_and_stay_in_the_label() -> None:
-    config = replace(SMALL, types=("business_licence",), count=40, misprint_rate=1.0)
+    config = replace(SMALL, types=("business_licence",), count=40, misprint_rate=1.0, width_px=1200)
     plan = make_plan(config)
     label = build(plan.assign(1), config).label
     assert "misprinted_code" in label["traps"] and label["misprinted"]
@@ -163,11 +166,12 @@ def test_a_users_own_type_is_made_too(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     (folder / "layouts" / "plain.toml").write_text(
-        'title = "消防许可证"\nheight = 700\nrows = [{ field = "name", at = [100, 200], labels = ["单位名称"], width = 600, lines = 2 },'
+        'title = "消防许可证"\nheight = 700\nrows = ['
+        '{ field = "name", at = [100, 200], labels = ["单位名称"], width = 600, lines = 2 },'
         ' { field = "issued_on", at = [100, 300], labels = ["发证日期"] }]\n',
         encoding="utf-8",
     )
     out = tmp_path / "d"
     make(replace(SMALL, out=out, types=("fire_permit",), count=6, search_path=(str(tmp_path / "types"),)))
-    row = json.loads((out / "train.jsonl").open().readline())
+    row = rows_of(out / "train.jsonl")[0]
     assert row["type_id"] == "fire_permit" and set(row["fields"]) == {"单位名称", "发证日期"}

@@ -82,7 +82,7 @@ def test_errors_name_what_is_wrong(tmp_path: Path) -> None:
     for text, words in (
         (
             "title = 'x'\nheight = 700\nrows = [{ field = 'name', at = [1, 2], labels = ['姓氏'] }]",
-            "no printed label of field name",
+            "no printed label",
         ),
         ("title = 'x'\nheight = 700\nrows = [{ field = 'nome', at = [1, 2] }]", "has no fields"),
         ("title = 'x'\nheight = 700\nrows = [{ field = 'name', at = [1, 2], colour = 3 }]", "unknown keys"),

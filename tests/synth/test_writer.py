@@ -45,12 +45,8 @@ def endpoint(answer: Callable[[dict[str, Any], int], str | int]) -> Iterator[tup
 def good(request: dict[str, Any], county: str = "") -> str:
     keys = request["response_format"]["json_schema"]["schema"]["required"]
     place = PLAIN.firm.place
-    values = {
-        "name": "晨曦岚山科技有限公司",
-        "person": "苏晓岚",
-        "address": f"{place.city}{county or place.county}云岭路8号",
-        "scope": "软件开发；信息咨询服务。",
-    }
+    address = f"{place.city}{county or place.county}云岭路8号"
+    values = {"name": "晨曦岚山科技有限公司", "person": "苏晓岚", "address": address, "scope": "软件开发；信息咨询服务。"}
     return json.dumps({k: values[k] for k in keys}, ensure_ascii=False)
 
 
