@@ -37,22 +37,19 @@ class Classification:
 
 
 def find_titles(rows: Sequence[Row], registry: Registry) -> list[Title]:
-    """Every row piece that *is* a title (a sentence that mentions one is not)."""
+    """Every row piece that *is* a title (a sentence that mentions one is not); a piece may resemble the titles of several types."""
     found = []
     for row in rows:
         for start, end in _pieces(row):
             glyphs = row.glyphs[start:end]
             keys = _bare("".join(g.key for g in glyphs))
-            best: tuple[float, str, str] | None = None
+            x, y = (glyphs[0].left + glyphs[-1].right) / 2, sum(g.y for g in glyphs) / len(glyphs)
+            em = sorted(g.em for g in glyphs)[len(glyphs) // 2]
             for doc_type in registry:
-                for title in doc_type.titles:
-                    score = _title_score(keys, squash(title))
-                    if score and (best is None or (score, len(title)) > (best[0], len(best[2]))):
-                        best = (score, doc_type.id, title)
-            if best and not any(bad in keys and bad not in best[2] for bad in registry.get(best[1]).not_titles):
-                x, y = (glyphs[0].left + glyphs[-1].right) / 2, sum(g.y for g in glyphs) / len(glyphs)
-                em = sorted(g.em for g in glyphs)[len(glyphs) // 2]
-                found.append(Title(best[1], "".join(g.char for g in glyphs), x, y, em, best[0], glyphs[0].left, glyphs[-1].right))
+                score, title = max(((_title_score(keys, squash(t)), t) for t in doc_type.titles), key=lambda pair: (pair[0], len(pair[1])))
+                if score and not any(bad in keys and bad not in title for bad in doc_type.not_titles):
+                    text = "".join(g.char for g in glyphs)
+                    found.append(Title(doc_type.id, text, x, y, em, score, glyphs[0].left, glyphs[-1].right))
     return found
 
 

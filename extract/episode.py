@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from certloop.extract import tools
 from certloop.extract.classify import UNKNOWN, Classification, classify
+from certloop.extract.covers import with_covers
 from certloop.extract.config import ExtractConfig
 from certloop.extract.engine.lines import TextLine, map_points
 from certloop.extract.engine.ocr import Image, OcrEngine
@@ -25,7 +26,7 @@ from certloop.extract.reading.glyphs import rows_of, runs_of
 from certloop.extract.reading.orient import Upright, find_upright
 from certloop.extract.seal_values import with_seal_values
 from certloop.extract.split import split_lines
-from certloop.extract.surroundings import Surroundings, look_around
+from certloop.extract.surroundings import Surroundings, look_around, without_seal_text
 from certloop.templates import DocumentType, Registry, squash
 
 
@@ -63,6 +64,7 @@ def read_page(
     height, width = image.shape[:2]
     lines = engine.read(image)
     around = look_around(image, lines, engine)
+    lines = without_seal_text(image, lines, around.seals)
     first = Step("read the page", "ocr", {}, bool(lines), {"lines": len(lines)})
     upright = find_upright(lines, width, height)
     parts = split_lines(upright.lines(lines), registry) if doc_type is None else [upright.lines(lines)]
@@ -97,6 +99,7 @@ class _Episode:
             return DocumentReading(None, found, None, self.upright, lines, self.steps)
         doc_type = self.registry.get(found.type_id)
         tried: set[str] = set()
+        covered: frozenset[str] = frozenset()
         while layout is not None and self.budget > 0:
             actions = [a for a in plan(doc_type, layout, self._ink(), self._hints(doc_type, layout.text)) if a.key not in tried]
             if not actions:
@@ -112,7 +115,9 @@ class _Episode:
             _, layout = self._think(lines, doc_type.id)
         if layout is not None:
             layout = with_seal_values(layout, doc_type, self.around.seals, self.upright)
-        return DocumentReading(doc_type, found, layout, self.upright, lines, self.steps)
+            if self.around.masked is not None and self.around.masked.covers:
+                layout, covered = with_covers(layout, self.around.masked, self.upright)
+        return DocumentReading(doc_type, found, layout, self.upright, lines, self.steps, covered)
 
     def _ink(self) -> list[NDArray[np.float32]]:
         """The page's coloured seals as polygons in upright pixels."""

@@ -114,6 +114,11 @@ def _empty(doc_type: DocumentType, layout: LayoutReading) -> Iterator[Action]:
         spec = doc_type.fields[cell.label.field]
         if spec.id in layout.drafts or spec.id == "authority":
             continue
+        if spec.kind is FieldKind.DATE and not below:
+            em = cell.label.em
+            right = min(_next_label(cell.label, layout), cell.label.right + 16 * em)
+            strip = _box(cell.label.right + 0.1 * em, cell.label.y - 0.85 * em, right, cell.label.y + 0.85 * em)
+            yield Action("strip", spec.id, "a date should stand here", f"strip {spec.id} empty", strip, em=em, wanted=DATE)
         region = _value_region(cell.label, layout, below=below or spec.placement == "below" or spec.kind is FieldKind.USCC)
         yield Action("zoom", spec.id, "its label is printed but no value was read", f"zoom {spec.id} empty", region, em=cell.label.em)
 
@@ -180,12 +185,16 @@ def _told(doc_type: DocumentType, layout: LayoutReading, hints: Sequence[Hint]) 
 
 def _value_region(label: Label, layout: LayoutReading, *, below: bool) -> NDArray[np.float32]:
     """Where the value of a label should stand: up to the next label to the right, and two lines down when values stand under."""
-    others = [c for c in layout.labels if c is not label]
-    right = min((c.left for c in others if c.left > label.right and abs(c.y - label.y) < 2.5 * label.em), default=label.right + 24 * label.em)
-    em = label.em
+    right, em = _next_label(label, layout), label.em
     if below:
         return _box(label.left - em, label.y - 0.8 * em, right - 0.2 * em, label.y + 2.8 * em)
     return _box(label.right - 0.3 * em, label.y - 1.4 * em, right - 0.2 * em, label.y + 1.4 * em)
+
+
+def _next_label(label: Label, layout: LayoutReading) -> float:
+    """Left edge of the next label to the right, or 24 em on."""
+    rights = (c.left for c in layout.labels if c is not label and c.left > label.right and abs(c.y - label.y) < 2.5 * label.em)
+    return min(rights, default=label.right + 24 * label.em)
 
 
 def _around(glyphs: Sequence[Glyph], along: float, across: float) -> NDArray[np.float32]:

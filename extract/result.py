@@ -74,6 +74,7 @@ class Seal:
     confidence: float
     text: str | None = None
     page: int = 0
+    text_confidence: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -81,6 +82,7 @@ class Seal:
             "color": self.color,
             "shape": self.shape,
             "text": self.text,
+            "text_confidence": round(self.text_confidence, 4),
             "confidence": round(self.confidence, 4),
             "page": self.page,
         }

@@ -31,7 +31,7 @@ def with_seal_values(layout: LayoutReading, doc_type: DocumentType, seals: Seque
         return layout
     seal, text = max(offices, key=lambda pair: float(map_points(np.asarray(pair[0].box, np.float32), upright.matrix)[:, 1].mean()))
     quad = map_points(np.asarray(seal.box, np.float32), upright.matrix)
-    draft = Draft("authority", text, (), None, "seal", quad=quad, sure=seal.confidence)
+    draft = Draft("authority", text, (), None, "seal", quad=quad, sure=seal.text_confidence)
     return replace(layout, drafts={**layout.drafts, "authority": draft})
 
 

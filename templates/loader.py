@@ -21,9 +21,9 @@ BUILTIN = Path(__file__).resolve().parent
 _ID = re.compile(r"[a-z][a-z0-9_]{1,63}")
 _FIELD_KEYS = {
     "id", "label", "kind", "required", "aliases", "validators", "values", "unlabelled", "placement", "sentences", "value_pattern",
-    "part",
+    "part", "range_of", "range_part",
 }  # fmt: skip
-_TYPE_KEYS = {"id", "version", "title", "title_en", "titles", "not_titles", "one_of", "stop_labels", "titled", "meta", "fields"}
+_TYPE_KEYS = {"id", "version", "title", "title_en", "titles", "not_titles", "one_of", "stop_labels", "titled", "form", "meta", "fields"}
 _PLACEMENTS = ("right", "below", "any")
 
 
@@ -97,6 +97,7 @@ def read_type(folder: Path, *, source: str = "user") -> DocumentType:
         one_of=one_of,
         stop_labels=tuple(data.get("stop_labels", ())),
         titled=bool(data.get("titled", True)),
+        form=bool(data.get("form", True)),
         meta={str(k): str(v) for k, v in data.get("meta", {}).items()},
         prompt=prompt.read_text(encoding="utf-8") if prompt.exists() else "",
         source=source,
@@ -126,6 +127,8 @@ def _field(path: Path, entry: dict[str, Any]) -> FieldSpec:
         sentences=tuple(SentenceRule(_regex(path, name, p, group="value")) for p in entry.get("sentences", ())),
         value_pattern=_regex(path, name, entry["value_pattern"]) if "value_pattern" in entry else None,
         part=entry.get("part"),
+        range_of=entry.get("range_of"),
+        range_part=entry.get("range_part", "end"),
     )
 
 

@@ -58,6 +58,7 @@ class FieldSpec:
     ``validators`` are kinds of ``certloop.validators`` (an empty tuple means: those of ``kind``). ``unlabelled`` says that the
     value may stand without a printed label (the issue date under the seal, the permit's copy mark); ``part`` names the side of a
     card that holds the field (front, back): a side that no page shows makes its fields missing_page.
+    ``range_of`` names the field beside whose label a range is printed of which this field is the ``range_part`` (start, end).
     """
 
     id: str
@@ -72,6 +73,8 @@ class FieldSpec:
     sentences: tuple[SentenceRule, ...] = ()
     value_pattern: re.Pattern[str] | None = None
     part: str | None = None
+    range_of: str | None = None
+    range_part: str = "end"
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -89,7 +92,8 @@ class DocumentType:
 
     ``titles`` are printed titles (any of them names the type), ``not_titles`` are titles that contain one of them and mean
     something else (a registration form, a blank application), ``one_of`` are groups of which one field must be present,
-    ``stop_labels`` are printed labels that end a value but are no field (boxes, notices, column heads).
+    ``stop_labels`` are printed labels that end a value but are no field (boxes, notices, column heads). ``titled`` is false where
+    a type is also known without its title, ``form`` where it is running text (a letter) whose labels need a colon.
     """
 
     id: str
@@ -104,6 +108,7 @@ class DocumentType:
     prompt: str = ""
     source: str = "builtin"
     titled: bool = True
+    form: bool = True
     meta: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -34,7 +34,8 @@ HOPELESS = 0.3
 STRAY = 1  # so few characters beyond a gap do not belong to the ring's text (at a later cut they may, so it has no such grace)
 LATER_CUT_PENALTY = 0.1  # a wrong cut that hides a covered character reads more easily than the right one
 HOLE = 3.0  # a gap between characters, in median steps, that means the ring was cut in its middle
-MIN_RADIUS_PX = 12
+CERTAIN_LINE = 0.95
+MIN_RADIUS_PX = 26  # smaller rings hold characters of less than 8 px: long to try, never right
 MIN_CHARACTERS = 4
 TEXT_HEIGHT_PX = 48
 MARGIN_DEG = 8
@@ -115,6 +116,8 @@ def _read_band(
         for picture in pictures:
             strip = _strip(picture, ellipse, band, pad, stretch)
             lines.append(engine.recognise_crop(strip, _quad_of(strip)))
+            if _agree(lines[-2:]):
+                return vote(lines), None
         hole = _hole(lines, stray)
         if hole is not None:
             return None, round(math.degrees(band.start + hole * (band.end - band.start))) % 360
@@ -122,6 +125,13 @@ def _read_band(
         if reading is None or reading.score > EARLY_SCORE or reading.score < HOPELESS:
             break
     return reading, None
+
+
+def _agree(lines: list[TextLine]) -> bool:
+    """Two readings in a row that say the same, surely and without a hole: no more are needed."""
+    if len(lines) < 2 or lines[0].text != lines[1].text or len(_clean(lines[0])) < MIN_CHARACTERS:
+        return False
+    return all(line.score > CERTAIN_LINE and len(_runs(line)) == 1 and not _lacks_character(line) for line in lines)
 
 
 def _hole(lines: list[TextLine], stray: int) -> float | None:

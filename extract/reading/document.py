@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 
 from certloop.extract.classify import Classification
 from certloop.extract.guidance import Hint
-from certloop.extract.reading.drafts import Draft, draft_of, make_draft
+from certloop.extract.reading.drafts import DATE, Draft, draft_of, make_draft
 from certloop.extract.reading.glyphs import Row
 from certloop.extract.reading.labels import STOP, Label, find_labels
 from certloop.extract.reading.unlabelled import copy_mark, loose_date, pattern_drafts, sentence_drafts
 from certloop.extract.reading.values import Cell, assign, spans_of
-from certloop.templates import DocumentType, FieldKind
+from certloop.templates import DocumentType, FieldKind, FieldSpec
 
 _OFFICE = re.compile(r"(局|厅|委员会|委|政府|中心|支行|分行|银行|部|所|处|办公室|大队|办事处|管委会|审批)$")
 
@@ -44,16 +44,40 @@ def read_layout(rows: Sequence[Row], doc_type: DocumentType, found: Classificati
         draft = draft_of(cell, doc_type.fields[field_id])
         if draft and _plausible(draft, doc_type):
             drafts[field_id] = draft
-        elif not draft or cell.below:
+        else:
             for span in cell.spans:
                 span.owner = None
-    missing = [f for f in doc_type.fields if f not in drafts]
+    _split_ranges(cells, doc_type, drafts)
+    missing = [f for f, spec in doc_type.fields.items() if f not in drafts or _too_short(drafts[f], spec)]
     for draft in (*sentence_drafts(rows, doc_type, missing), *pattern_drafts(rows, doc_type, missing)):
-        drafts.setdefault(draft.field, draft)
+        if draft.field not in drafts or len(draft.text) > len(drafts[draft.field].text):
+            drafts[draft.field] = draft
     _loose(rows, labels, cells, doc_type, found, drafts)
     for draft in _hinted(rows, doc_type, hints, drafts):
         drafts[draft.field] = draft
     return LayoutReading(drafts, cells, tuple(labels), tuple(rows))
+
+
+def _split_ranges(cells: Mapping[str, Cell], doc_type: DocumentType, drafts: dict[str, Draft]) -> None:
+    """证件有效期 2025年…至2029年… holds two fields: the template says which one takes the start and which the end."""
+    for spec in doc_type.fields.values():
+        source = spec.range_of and cells.get(spec.range_of)
+        if not source or (spec.id in drafts and spec.range_of != spec.id):
+            continue
+        glyphs = [g for span in source.spans for g in span.glyphs]
+        dates = list(DATE.finditer("".join(g.key for g in glyphs)))
+        if len(dates) == 2:
+            at = dates[0 if spec.range_part == "start" else 1]
+            draft = make_draft(glyphs[at.start() : at.end()], spec, label=source.label, source="label")
+            if draft:
+                drafts[spec.id] = draft
+
+
+def _too_short(draft: Draft, spec: FieldSpec) -> bool:
+    """An ID number cut by the end of the line; a name of one or two characters where a sentence may hold the whole."""
+    if spec.kind is FieldKind.ID_NUMBER:
+        return len(draft.text) not in (15, 18)
+    return bool(spec.sentences) and spec.kind is FieldKind.TEXT and len(draft.text) < 2
 
 
 def _plausible(draft: Draft, doc_type: DocumentType) -> bool:

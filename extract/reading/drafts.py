@@ -21,6 +21,8 @@ NUM = "0-9〇○零OoQ一二三四五六七八九十廿"
 DATE = re.compile(rf"[{NUM}]{{4}}年[{NUM}]{{1,3}}月[{NUM}]{{1,3}}日?|[0-9]{{4}}[-./][0-9]{{1,2}}[-./][0-9]{{1,2}}|(?<![0-9])(?:19|20)[0-9]{{6}}(?![0-9])")
 _OPEN = re.compile(r"长期|永久|无固定期限|不约定期限")
 _RANGE = re.compile(rf"(?:[{NUM}年月日至到止自起长期永久无固定不约限\-./:~—,]|经营)+")
+_WHOLE_RANGE = re.compile(rf"自?(?:{DATE.pattern})[起,]*[至到\-~—]*(?:{DATE.pattern}|长期|永久)止?")
+_SIGN_MARK = re.compile(r"\((?:盖章|公章|签字|签名|签章|签字或盖章|章)\)")
 _MASK = "X×x*＊■□●○█#"
 
 
@@ -68,7 +70,8 @@ def make_draft(glyphs: Sequence[Glyph], spec: FieldSpec, *, label: Label | None,
 
 def cut(keys: str, spec: FieldSpec) -> tuple[int, int]:
     """The slice of ``keys`` that is the value, by the field's kind; an empty slice when there is none."""
-    start, end = _trim(keys, 0, len(keys))
+    mark = _SIGN_MARK.search(keys)
+    start, end = _trim(keys, 0, mark.start() if mark else len(keys))
     kind = spec.kind
     if spec.value_pattern is not None:
         found = spec.value_pattern.search(keys)
@@ -120,6 +123,9 @@ def _date_cut(keys: str, start: int, end: int) -> tuple[int, int]:
 def _range_cut(keys: str, start: int, end: int) -> tuple[int, int]:
     if is_masked_text(keys[start:end]):
         return start, end
+    whole = _WHOLE_RANGE.search(keys)
+    if whole:
+        return whole.span()
     pieces = [m.span() for m in _RANGE.finditer(keys, start, end)]
     for a, b in pieces:
         text = keys[a:b]

@@ -17,11 +17,12 @@ _CODE_KINDS = {FieldKind.USCC, FieldKind.REGNO15, FieldKind.LICENCE_NO, FieldKin
 
 @dataclass(frozen=True, slots=True)
 class LabelForm:
-    """One printed form of one field's label, as keys without white space."""
+    """One printed form of one field's label, as keys without white space; in running text (``colon_only``) a label needs its colon."""
 
     field: str
     keys: str
     kind: FieldKind | None = None
+    colon_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,8 @@ class Label:
 
 def label_forms(doc_type: DocumentType, extra: Iterable[tuple[str, str]] = ()) -> list[LabelForm]:
     """All printed label forms of a type, plus ``(field, label)`` pairs from guidance."""
-    forms = [LabelForm(f.id, _keys(name), f.kind) for f in doc_type.fields.values() for name in f.labels]
+    prose = not doc_type.form
+    forms = [LabelForm(f.id, _keys(name), f.kind, prose) for f in doc_type.fields.values() for name in f.labels]
     forms += [LabelForm(field, _keys(name), doc_type.fields[field].kind) for field, name in extra if field in doc_type.fields]
     forms += [LabelForm(STOP, _keys(name)) for name in doc_type.stop_labels]
     return sorted(set(forms), key=lambda f: (-len(f.keys), f.field, f.keys))
@@ -69,6 +71,7 @@ def find_labels(rows: Sequence[Row], doc_type: DocumentType, extra: Iterable[tup
     supported = [replace(c, score=c.score + _support(c, candidates)) for c in candidates]
     chosen = _choose(supported)
     chosen += _half_lost(rows, doc_type, chosen)
+    chosen += _remnants(rows, doc_type, chosen)
     return sorted(chosen, key=lambda c: (c.y, c.left))
 
 
@@ -118,31 +121,41 @@ def _match(row: Row, keys: str, start: int, form: LabelForm, *, free: bool) -> t
     stop = end + 1 if colon else end
     after = row.gaps[stop] if stop < len(keys) else math.inf
     spread = max(row.gaps[start + 1 : end], default=0.0)
-    glued = not colon and after < _BOUNDARY
-    if not free and not _inside_line(row, keys, form, distance, stop, colon=colon):
+    counted = _number_follows(form, keys, stop)
+    glued = not colon and after < _BOUNDARY and not counted
+    if not free and not _inside_line(row, keys, form, distance, stop, colon=colon, spaced=spread >= _BOUNDARY):
         return None
     if size <= 2 and glued and spread < _BOUNDARY and (not free or start > 0):
         return None
+    if form.colon_only and not colon and after < _BOUNDARY:
+        return None
     score = 0.6 - 0.5 * distance / size + 0.04 * min(size, 8)
-    score += 0.2 * colon + 0.15 * (spread >= _BOUNDARY) + 0.1 * (after >= _BOUNDARY) + 0.1 * (start == 0) - 0.15 * (not free)
+    score += 0.15 * counted + 0.2 * colon + 0.15 * (spread >= _BOUNDARY) + 0.1 * (after >= _BOUNDARY) + 0.1 * (start == 0) - 0.15 * (not free)
     if size <= 2 and glued and spread < _BOUNDARY:
         score -= 0.35
     return end, stop, score
 
 
-def _inside_line(row: Row, keys: str, form: LabelForm, distance: int, stop: int, *, colon: bool) -> bool:
+def _number_follows(form: LabelForm, keys: str, at: int) -> bool:
+    """Whether a field that holds a number is followed by one, so that nothing need separate the two."""
+    if form.kind is FieldKind.DIGITS:
+        return keys[at : at + 1].isascii() and keys[at : at + 1].isdigit()
+    following = keys[at : at + 5]
+    return form.kind in _CODE_KINDS and len(following) == 5 and all(c.isascii() and c.isalnum() for c in following)
+
+
+def _inside_line(row: Row, keys: str, form: LabelForm, distance: int, stop: int, *, colon: bool, spaced: bool) -> bool:
     """A label glued to what stands before it: only exact, and only where what follows makes it one."""
     if distance or form.field == STOP or len(form.keys) < 3:
         return False
-    following = keys[stop : stop + 5]
-    if form.kind in _CODE_KINDS and len(following) == 5 and all(c.isascii() and c.isalnum() for c in following):
+    if form.kind is not FieldKind.DIGITS and _number_follows(form, keys, stop):
         return True
-    return colon and len(form.keys) >= 4
+    return colon and (len(form.keys) >= 4 or spaced)
 
 
 def _well_spaced(row: Row, start: int, end: int) -> bool:
     gaps = row.gaps[start + 1 : end]
-    limit = 7.5 if end - start <= 2 else 3.2
+    limit = 10.0 if end - start <= 2 else 3.2
     ems = [g.em for g in row.glyphs[start:end]]
     return all(g <= limit for g in gaps) and max(ems) <= 1.9 * min(ems)
 
@@ -208,6 +221,56 @@ def _half_lost(rows: Sequence[Row], doc_type: DocumentType, chosen: Sequence[Lab
                     label = _label(index, row, at, at + 1, at + 1, 0.5, form)
                     found.append(replace(label, left=min(c.left for c in aligned), exact=False))
     return found
+
+
+def _remnants(rows: Sequence[Row], doc_type: DocumentType, chosen: Sequence[Label]) -> list[Label]:
+    """What glare or a fold left of a label: a piece inside the labels' column that resembles exactly one missing field's label."""
+    taken = {c.field for c in chosen}
+    forms = [f for f in label_forms(doc_type) if len(f.keys) >= 4 and f.field not in taken and f.field != STOP]
+    named = [c for c in chosen if c.field != STOP and c.exact]
+    found: list[Label] = []
+    for index, row in enumerate(rows):
+        for start, end in _pieces(row):
+            glyphs = row.glyphs[start:end]
+            em = glyphs[0].em
+            beside = [c for c in named if c.left - 0.8 * em < glyphs[0].left and glyphs[-1].right < c.right + 0.8 * em and 0.65 < c.em / em < 1.55]
+            keys = "".join(g.key for g in glyphs).rstrip(":")
+            if len(beside) < 3 or len(keys) < 2 or any(c.row == index and c.start < end and start < c.end for c in chosen):
+                continue
+            likely = {f.field: f for f in reversed(forms) if _resembles(keys, f.keys)}
+            if len(likely) == 1 and not set(likely) & {f.field for f in found}:
+                (form,) = likely.values()
+                label = _label(index, row, start, end, end, 0.5, form)
+                found.append(replace(label, left=min(c.left for c in beside), exact=False))
+    return found
+
+
+def _pieces(row: Row) -> list[tuple[int, int]]:
+    """Stretches of a row that begin at its start or behind wide white space and end at a colon or at a change of detected line."""
+    pieces = []
+    for start in range(len(row.glyphs)):
+        if row.gaps[start] < 1.5:
+            continue
+        end = start + 1
+        while end < len(row.glyphs) and row.glyphs[end - 1].key != ":" and (row.glyphs[end].line == row.glyphs[start].line or row.gaps[end] < 1.5):
+            if row.glyphs[end].line != row.glyphs[end - 1].line and end - start >= 2:
+                break
+            end += 1
+        pieces.append((start, end))
+    return pieces
+
+
+def _resembles(keys: str, label: str) -> bool:
+    """Most of the label's characters in order, or all but half of them right."""
+    if len(keys) > len(label) + 1:
+        return False
+    at = 0
+    for char in keys:
+        found = label.find(char, at)
+        if found < 0:
+            return edit_distance(keys, label) <= len(label) // 2 and len(keys) >= len(label) - 1
+        at = found + 1
+    return 2 * len(keys) >= len(label)
 
 
 def edit_distance(a: str, b: str) -> int:

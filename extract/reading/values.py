@@ -20,6 +20,8 @@ _SPLIT_GAP = 1.6  # em of white space that separate two spans of a row
 _WRAPPING = {FieldKind.TEXT, FieldKind.LONG_TEXT, FieldKind.MONEY, FieldKind.DATE_RANGE}
 _DATEISH = re.compile(r"[0-9〇○零O一二三四五六七八九十年月日至到止自长期\-./:~]+")
 
+_DATE_LINE = re.compile(r"[0-9〇○零O一二三四五六七八九十年月日./\-]{4,}")
+
 
 @dataclass(slots=True, eq=False)
 class Span:
@@ -178,7 +180,7 @@ def _take_continuations(
         return
     left, em = first[0].left, first[0].em
     above = _line_near(cell, spans, labels, y=first[0].y, direction=-1, left=left, em=em)
-    if above and abs(above[0].y - label.y) < 1.1 * label.em and not _belongs_elsewhere(above[0], label, labels):
+    if above and abs((above[0].y + first[0].y) / 2 - label.y) < 0.4 * label.em and not _belongs_elsewhere(above[0], label, labels):
         cell.lines.insert(0, above)
         for span in above:
             span.owner = label
@@ -232,6 +234,8 @@ def _continues(
             return False
     if kind is FieldKind.DATE_RANGE:
         return bool(_DATEISH.fullmatch("".join(s.text for s in line)))
+    if kind in (FieldKind.TEXT, FieldKind.MONEY) and _DATE_LINE.fullmatch("".join(s.text for s in line)):
+        return False
     pitch = head.y - cell.lines[-1][0].y
     if len(cell.lines) >= 2 and pitch > 1.35 * (cell.lines[-1][0].y - cell.lines[-2][0].y) + 0.2 * head.em:
         return False
