@@ -8,7 +8,7 @@ page photographed in perspective stays in perspective.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,6 @@ from certloop.templates import DocumentType, FieldKind, load_types
 
 if TYPE_CHECKING:
     from certloop.extract import ExtractConfig
-    from certloop.extract.result import Document
 
 _TURNS = {90: cv2.ROTATE_90_CLOCKWISE, 180: cv2.ROTATE_180, 270: cv2.ROTATE_90_COUNTERCLOCKWISE}
 Points = NDArray[np.float64]
@@ -75,41 +74,55 @@ def make_blank(scan: Path, type_id: str, out: Path, *, name: str = "", config: E
         detail = (result.error or {}).get("message", "nothing was read")
         raise BlankError(f"{scan.name} cannot be read as {type_id}: {detail}")
     page = ingest(scan, config.limits).pages[document.pages[0]]
-    places_px = {k: np.array(f.box, np.float64) for k, f in document.fields.items() if f.box and f.value}
-    if not places_px:
+    filled = {k: f for k, f in document.fields.items() if f.box and f.value and doc_type.fields[k].kind is not FieldKind.ENUM}
+    if not filled:
         raise BlankError(f"no value was found on {scan.name}; is it a filled {type_id}?")
-    image, polygons, seals = _upright(_as_given(page.image), places_px, document)
-    places = tuple(_place(key, polygon, str(document.fields[key].value)) for key, polygon in sorted(polygons.items()))
+    marks = {
+        "value": [np.array(f.box, np.float64) for f in filled.values()],
+        "seal": [np.array(seal.box, np.float64) for seal in document.seals],
+        "qr": [np.array(code.box, np.float64) for code in document.qr],
+    }
+    image, found = _upright(np.ascontiguousarray(page.image), marks, round(document.rotation / 90) * 90 % 360)
+    every = [_place(k, polygon, str(f.value)) for (k, f), polygon in zip(filled.items(), found["value"], strict=True)]
+    usual = float(np.median([place.height for place in every]))
+    places = tuple(
+        replace(p, height=usual) if 0.7 * usual < p.height < 1.4 * usual else p for p in every if p.height < 2.5 * usual
+    )
+    found["value"] = [polygon for place, polygon in zip(every, found["value"], strict=True) if place.height < 2.5 * usual]
     stem = name or f"blank_{scan.stem}"
     out.mkdir(parents=True, exist_ok=True)
     picture, layout = out / f"{stem}.png", out / f"{stem}.toml"
-    cv2.imwrite(str(picture), cv2.cvtColor(erase(image, [*polygons.values()], seals), cv2.COLOR_RGB2BGR))
-    layout.write_text(_layout_text(doc_type, picture.name, (image.shape[1], image.shape[0]), places, seals), encoding="utf-8")
-    return Blank(picture, layout, places, tuple(f for f in doc_type.required if f not in polygons))
+    cv2.imwrite(str(picture), cv2.cvtColor(erase(image, found), cv2.COLOR_RGB2BGR))
+    layout.write_text(_layout_text(doc_type, picture.name, (image.shape[1], image.shape[0]), places, found), encoding="utf-8")
+    return Blank(picture, layout, places, tuple(f for f in doc_type.required if f not in filled))
 
 
-def erase(image: Pixels, values: list[Points], seals: list[Points]) -> Pixels:
-    """Remove the ink inside ``values`` and the red or dark ink of ``seals``; paper, watermark and border stay."""
+def erase(image: Pixels, found: dict[str, list[Points]]) -> Pixels:
+    """Remove the ink inside ``value`` polygons, QR codes, and the red ink of ``seal`` polygons; paper and border stay."""
     mask = np.zeros(image.shape[:2], np.uint8)
-    grey = cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
-    for polygon in values:
+    grey = np.asarray(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), np.uint8)
+    for polygon in found["value"]:
         mask |= _ink(grey, polygon, grow=0.25)
     red = np.asarray(image[..., 0], np.int16) - np.maximum(image[..., 1], image[..., 2])
-    for polygon in seals:
+    for polygon in found["seal"]:
         area = _filled(image.shape[:2], polygon, 0.08)
-        mask |= np.where((red > 28) & (area > 0), 255, 0).astype(np.uint8)
+        mask |= np.where((red > 12) & (area > 0), 255, 0).astype(np.uint8)
     mask = np.asarray(cv2.dilate(mask, np.ones((5, 5), np.uint8)), np.uint8)
-    return np.asarray(cv2.inpaint(image, mask, 4, cv2.INPAINT_TELEA), np.uint8)
+    clean = np.asarray(cv2.inpaint(image, mask, 4, cv2.INPAINT_TELEA), np.uint8)
+    for polygon in found["qr"]:
+        inside = _filled(image.shape[:2], polygon, 0.06) > 0
+        clean[inside] = np.percentile(clean[inside], 96, axis=0).astype(np.uint8)
+    return clean
 
 
-def _ink(grey: NDArray[np.generic], polygon: Points, grow: float) -> Pixels:
+def _ink(grey: Pixels, polygon: Points, grow: float) -> Pixels:
     """Pixels of ``polygon`` that are darker than its paper."""
     area = _filled(grey.shape[:2], polygon, grow)
-    inside = np.asarray(grey)[area > 0]
+    inside = grey[area > 0]
     if inside.size == 0:
         return area
     paper = float(np.percentile(inside, 80))
-    return np.where((area > 0) & (np.asarray(grey) < paper - 14), 255, 0).astype(np.uint8)
+    return np.where((area > 0) & (grey < paper - 14), 255, 0).astype(np.uint8)
 
 
 def _filled(shape: tuple[int, ...], polygon: Points, grow: float) -> Pixels:
@@ -121,27 +134,18 @@ def _filled(shape: tuple[int, ...], polygon: Points, grow: float) -> Pixels:
     return area
 
 
-def _as_given(image: NDArray[np.uint8]) -> Pixels:
-    return np.ascontiguousarray(image)
-
-
-def _upright(image: Pixels, polygons: dict[str, Points], document: Document) -> tuple[Pixels, dict[str, Points], list[Points]]:
-    """Turn by the quarter turns that the reader found."""
-    seals = [np.array(s.box, np.float64) for s in document.seals]
-    degrees = round(document.rotation / 90) * 90 % 360
+def _upright(image: Pixels, found: dict[str, list[Points]], degrees: int) -> tuple[Pixels, dict[str, list[Points]]]:
+    """Turn by quarter turns clockwise, polygons with it."""
     if not degrees:
-        return image, polygons, seals
+        return image, found
     h, w = image.shape[:2]
 
     def moved(points: Points) -> Points:
         x, y = points[:, 0], points[:, 1]
         return np.stack({90: (h - y, x), 180: (w - x, h - y), 270: (y, w - x)}[degrees], axis=-1)
 
-    return (
-        np.asarray(cv2.rotate(image, _TURNS[degrees]), np.uint8),
-        {k: moved(p) for k, p in polygons.items()},
-        [moved(s) for s in seals],
-    )
+    turned = np.asarray(cv2.rotate(image, _TURNS[degrees]), np.uint8)
+    return turned, {kind: [moved(p) for p in polygons] for kind, polygons in found.items()}
 
 
 def _place(field_id: str, polygon: Points, value: str) -> Place:
@@ -157,8 +161,9 @@ def _place(field_id: str, polygon: Points, value: str) -> Place:
 
 
 def _layout_text(
-    doc_type: DocumentType, picture: str, width: int, height: int, places: tuple[Place, ...], seals: list[Points]
+    doc_type: DocumentType, picture: str, size_px: tuple[int, int], places: tuple[Place, ...], found: dict[str, list[Points]]
 ) -> str:
+    width, height = size_px
     unit = 1000 / width
     longest = 120
     rows, styles = [], ['label = { font = "hei", size = 16 }']
@@ -167,7 +172,9 @@ def _layout_text(
         size = line_height * 0.81
         name = f"value_{place.field}"
         styles.append(f'{name} = {{ font = "song", size = {size:.1f}, weight = 0.012, leading = {line_height / size:.2f} }}')
-        room = min(max(place.width * unit * 1.15, size * 8 if place.lines == 1 else 0), 985 - place.x * unit)
+        to_the_right = [p.x - place.x for p in places if p.x > place.x + 20 and abs(p.y - place.y) < 1.5 * place.height]
+        free = min([*(gap * unit * 0.8 for gap in to_the_right), 940 - place.x * unit])
+        room = max(place.width * unit * 1.1, min(free, 420.0))
         lines = place.lines + 1
         if doc_type.fields[place.field].kind is FieldKind.LONG_TEXT:
             lines = place.lines + 3
@@ -178,10 +185,10 @@ def _layout_text(
             f'lines = {lines}, value_style = "{name}" }},'
         )
     marks = []
-    for seal in seals:
-        x, y = seal.mean(axis=0) * unit
-        across = np.ptp(seal[:, 0]) * unit
-        marks.append(f'  {{ kind = "seal", at = [{x:.0f}, {y:.0f}], size = {across:.0f}, text = "{{authority}}", shift = 8 }},')
+    for kind, rest in (("seal", 'text = "{authority}", field = "authority", shift = 8'), ("qr", "shift = 0")):
+        for polygon in found[kind]:
+            x, y = polygon.mean(axis=0) * unit
+            marks.append(f'  {{ kind = "{kind}", at = [{x:.0f}, {y:.0f}], size = {np.ptp(polygon[:, 0]) * unit:.0f}, {rest} }},')
     head = f"""\
 # A draft made from a scan by `certloop synth blank`. Check every row against the picture: places, widths, lines, firms, years.
 # A date whose 年 月 日 are printed on the form belongs into `dates`, not into `rows`.
