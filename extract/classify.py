@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from certloop.extract.reading.glyphs import Row
 from certloop.extract.reading.labels import STOP, Label, edit_distance, find_labels
@@ -45,12 +46,23 @@ def find_titles(rows: Sequence[Row], registry: Registry) -> list[Title]:
             keys = _bare("".join(g.key for g in glyphs))
             x, y = (glyphs[0].left + glyphs[-1].right) / 2, sum(g.y for g in glyphs) / len(glyphs)
             em = sorted(g.em for g in glyphs)[len(glyphs) // 2]
+            if not 3 <= len(keys) <= 30:
+                continue
             for doc_type in registry:
-                score, title = max(((_title_score(keys, squash(t)), t) for t in doc_type.titles), key=lambda pair: (pair[0], len(pair[1])))
+                score, title = max(((_title_score(keys, t), t) for t in _titles(doc_type)), key=lambda pair: (pair[0], len(pair[1])))
                 if score and not any(bad in keys and bad not in title for bad in doc_type.not_titles):
                     text = "".join(g.char for g in glyphs)
                     found.append(Title(doc_type.id, text, x, y, em, score, glyphs[0].left, glyphs[-1].right))
     return found
+
+
+@lru_cache(maxsize=256)
+def _squashed(titles: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(squash(title) for title in titles)
+
+
+def _titles(doc_type: DocumentType) -> tuple[str, ...]:
+    return _squashed(doc_type.titles)
 
 
 def _pieces(row: Row) -> list[tuple[int, int]]:
@@ -79,6 +91,8 @@ def _title_score(keys: str, title: str) -> float:
     if len(title) >= 4 and (keys.endswith(title) or keys.startswith(title)):
         extra = len(keys) - len(title)
         return max(0.0, 1.0 - 0.08 * extra) if all("一" <= c <= "鿿" or c in "()" for c in keys.replace(title, "")) else 0.0
+    if len(title) >= 5 and len(set(title) & set(keys)) < len(set(title)) - 3:
+        return 0.0
     if len(title) >= 5 and abs(len(keys) - len(title)) <= 1 and edit_distance(keys, title) <= (1 if len(title) < 8 else 2):
         return 0.8
     return 0.0

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from certloop.extract.engine.lines import TextLine
 from certloop.extract.guidance import Hint
 from certloop.extract.reading.document import LayoutReading
-from certloop.extract.reading.drafts import DATE, NUM
+from certloop.extract.reading.drafts import DATE, NUM, Draft
 from certloop.extract.reading.glyphs import Glyph
 from certloop.extract.reading.labels import STOP, Label
 from certloop.templates import DocumentType, FieldKind, FieldSpec
@@ -22,6 +22,7 @@ from certloop.validators import Outcome, Severity, validate
 SURE_LINE = 0.93
 SURE_CHAR = 0.6
 VERY_UNSURE = 0.85
+_NUMBER = re.compile(r"(?<![0-9A-Z])(?:[0-9A-HJ-NPQRTUWXY]{18}|[0-9]{15})(?![0-9A-Z])")
 _CODES = (FieldKind.USCC, FieldKind.REGNO15, FieldKind.ID_NUMBER)
 
 
@@ -105,6 +106,20 @@ def _failing(doc_type: DocumentType, layout: LayoutReading) -> Iterator[Action]:
             em = draft.glyphs[0].em
             yield Action("zoom", spec.id, "the number fails its rule: is it printed so?", f"zoom {spec.id} {draft.text}", region, em=em * 0.8)
             yield Action("red_ink", spec.id, "the number fails its rule: does ink lie over it?", f"red {spec.id} {draft.text}", region, em=em)
+            yield from _entangled(draft, spec, layout)
+
+
+def _entangled(draft: Draft, spec: FieldSpec, layout: LayoutReading) -> Iterator[Action]:
+    """A number in a line much taller than the page's others: two printed lines ran into one box; try its lower and upper part."""
+    usual = sorted(row.glyphs[0].em for row in layout.rows)[len(layout.rows) // 2]
+    em = draft.glyphs[0].em
+    if em < 1.3 * usual or draft.label is None:
+        return
+    y, left = draft.glyphs[0].y, min(draft.label.right, draft.glyphs[0].left) - 0.2 * usual
+    for name, top in (("lower", y), ("upper", y - 1.4 * usual)):
+        strip = _box(left, top - 0.1 * usual, draft.glyphs[-1].right + 3 * usual, top + 1.3 * usual)
+        thought = f"two lines run into each other here: the {name} one alone"
+        yield Action("strip", spec.id, thought, f"{name} {spec.id} {draft.text}", strip, em=usual, wanted=_NUMBER)
 
 
 def _empty(doc_type: DocumentType, layout: LayoutReading) -> Iterator[Action]:

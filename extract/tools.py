@@ -74,8 +74,24 @@ def read_strip(image: Image, lines: Sequence[TextLine], strip: Quad, engine: Ocr
             best = line
     if best is None:
         return Observation(tuple(lines), False)
-    kept = [line for line in lines if _overlap(line.quad, strip) < 0.5]
+    kept = [rest for line in lines if (rest := _before(line, strip)) is not None]
     return Observation((*kept, best), True)
+
+
+def _before(line: TextLine, strip: Quad) -> TextLine | None:
+    """The line if the strip leaves it alone, what of it stands before the strip, or None where the strip covers it."""
+    if _overlap(line.quad, strip) < 0.3:
+        return line
+    direction = (strip[1] - strip[0]) / max(1e-6, float(np.linalg.norm(strip[1] - strip[0])))
+    start, end = line.quad[0], line.quad[1]
+    count = sum(1 for place in line.char_x if float((start + (end - start) * place - strip[0]) @ direction) < 0)
+    if count < 2:
+        return None
+    share = (line.char_x[count - 1] + (line.char_x[count] if count < len(line.char_x) else 1.0)) / 2
+    quad = np.array([line.quad[0], start + (end - start) * share, line.quad[3] + (line.quad[2] - line.quad[3]) * share, line.quad[3]], np.float32)
+    places = tuple(p / share for p in line.char_x[:count])
+    scores = line.char_scores[:count]
+    return TextLine(quad, line.text[:count], float(np.mean(scores)), places, scores)
 
 
 def _grown(quad: Quad, along: float, across: float) -> Quad:

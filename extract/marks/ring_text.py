@@ -30,7 +30,7 @@ from certloop.extract.result import Seal
 MIN_SCORE = 0.6
 SURE = 0.8  # no other cut of the ring is tried
 EARLY_SCORE = 0.93  # no further way of reading this cut is tried
-HOPELESS = 0.3
+HOPELESS = 0.45
 STRAY = 1  # so few characters beyond a gap do not belong to the ring's text (at a later cut they may, so it has no such grace)
 LATER_CUT_PENALTY = 0.1  # a wrong cut that hides a covered character reads more easily than the right one
 HOLE = 3.0  # a gap between characters, in median steps, that means the ring was cut in its middle
@@ -86,7 +86,7 @@ def read_ring(image: Image, seal: Seal, engine: OcrEngine) -> RingReading | None
     cuts = _gaps(polar[20:50].mean(axis=0))
     best: RingReading | None = None
     tried = 0
-    while cuts and tried < 3:
+    while cuts and tried < 2:
         band = _text_band(polar, cuts.pop(0))
         reading, hole = _read_band(pictures, ellipse, band, engine, stray=0 if tried else STRAY)
         tried += 1
