@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from random import Random
 
+from certloop.synth.errors import LayoutError
+from certloop.synth.fields.vocabulary import read_data
 from certloop.synth.layout.schema import Layout, Mark, Row, Style, Text
 from certloop.synth.seeds import values_rng
 from certloop.templates import DocumentType
@@ -46,6 +48,15 @@ def drift_layout(layout: Layout, number: int, doc_type: DocumentType | None = No
     return replace(moved, texts=tuple(_retitled(t, rng) for t in moved.texts))
 
 
+def drift_set(name: str) -> list[tuple[str, str]]:
+    """Type and layout id of every edition of a set of ``drift_sets.toml``. Raises LayoutError listing the known sets."""
+    sets = read_data("drift_sets")
+    if name not in sets:
+        raise LayoutError(f"unknown drift set {name!r}; known: {', '.join(sets)}")
+    pairs = [(*key.split("/"), numbers) for key, numbers in sets[name]["layouts"].items()]
+    return [(type_id, f"{layout_id}{SEPARATOR}{n}") for type_id, layout_id, numbers in pairs for n in numbers]
+
+
 def base_id(layout_id: str) -> tuple[str, int | None]:
     """Split ``horizontal_2019~d7`` into its layout and edition number."""
     base, _, number = layout_id.partition(SEPARATOR)
@@ -58,6 +69,7 @@ def _trade_places(rows: tuple[Row, ...], rng: Random) -> tuple[Row, ...]:
     for i in range(len(out) - 1):
         a, b = out[i], out[i + 1]
         same_column = abs(a.at[0] - b.at[0]) < 4 and (a.value is None) == (b.value is None) and bool(a.labels) and bool(b.labels)
+        same_column = same_column and abs(a.width - b.width) < 10
         if not same_column or max(a.lines, b.lines) > 2 or rng.random() > 0.35 or not (a.labels[0] and b.labels[0]):
             continue
         dy_a, dy_b = b.at[1] - a.at[1], a.at[1] - b.at[1]

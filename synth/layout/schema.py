@@ -70,7 +70,8 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Paragraphs:
-    """Running text with values inside: ``{field}`` or ``{field:style}``; a newline begins a paragraph."""
+    """Running text with values inside: ``{field}`` or ``{field:style}``; a newline begins a paragraph. It is shrunk to stand in
+    ``lines`` lines (0: as many as it takes)."""
 
     text: tuple[str, ...]
     at: Point
@@ -79,6 +80,7 @@ class Paragraphs:
     value_style: str = "value"
     indent: float = 2
     underline: bool = False
+    lines: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +144,7 @@ class Layout:
     paper: tuple[str, ...] = ("#ffffff",)
     firms: tuple[str, ...] = ("company",)
     value_fonts: tuple[str, ...] = ()
+    label_fonts: tuple[str, ...] = ()
     industry: str = ""
     issued: tuple[int, int] = (2016, 2025)
     variant: str = ""

@@ -28,8 +28,12 @@ _GROUND_KINDS = ("watermark", "border", "emblem")
 
 def draw_ground(pen: Pen, layout: Layout, variant: int) -> None:
     """Draw what is printed on every copy of the form."""
+    frame = next((m.box for m in layout.marks if m.kind == "border" and m.box), None)
+    bare = pen.canvas.copy()
     for mark in (m for m in layout.marks if m.kind == "watermark"):
         draw_watermark(pen, mark.pattern, mark.text, mark.colour or "#ececec")
+    if frame:
+        _keep_inside(pen.canvas, bare, _scaled(frame, pen.scale))
     pixels = np.array(pen.canvas)
     for mark in (m for m in layout.marks if m.kind == "border" and m.box):
         draw_border(pixels, mark.pattern, _scaled(mark.box, pen.scale), mark.colour or "#8a8a70", pen.scale)
@@ -42,6 +46,14 @@ def draw_ground(pen: Pen, layout: Layout, variant: int) -> None:
         pen.canvas.paste(
             image, (round(mark.at[0] * pen.scale - image.width / 2), round(mark.at[1] * pen.scale - image.height / 2)), image
         )
+
+
+def _keep_inside(canvas: Image.Image, bare: Image.Image, frame: tuple[float, float, float, float]) -> None:
+    """Take back what was drawn outside ``frame``."""
+    x0, y0, x1, y1 = (round(v) for v in frame)
+    inside = canvas.crop((x0, y0, x1, y1))
+    canvas.paste(bare)
+    canvas.paste(inside, (x0, y0))
 
 
 def draw_marks(pen: Pen, page: Page, facts: Mapping[str, Fact], rng: Random, noise: np.random.Generator) -> None:

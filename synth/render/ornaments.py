@@ -15,9 +15,11 @@ from certloop.synth.render.fonts import open_font
 from certloop.synth.render.text import Pen
 
 Pixels = NDArray[np.uint8]
+Box = tuple[float, float, float, float]
+Colour = tuple[int, ...]
 
 
-def draw_border(canvas: Pixels, pattern: str, box_px: tuple[float, float, float, float], colour: str, scale: float) -> None:
+def draw_border(canvas: Pixels, pattern: str, box_px: Box, colour: str, scale: float) -> None:
     """Draw a frame of ``pattern`` (guilloche, meander, lace, double, ornate, plain) in place on an RGB page."""
     try:
         painter = _PATTERNS[pattern]
@@ -26,18 +28,36 @@ def draw_border(canvas: Pixels, pattern: str, box_px: tuple[float, float, float,
     painter(canvas, box_px, ImageColor.getrgb(colour)[:3], scale)
 
 
-def _guilloche(canvas: Pixels, box: tuple[float, float, float, float], rgb: tuple[int, ...], scale: float) -> None:
-    """The band of the 2019 licence: woven sine lines between two rules, scallops inside."""
+def _guilloche(canvas: Pixels, box: Box, rgb: Colour, scale: float) -> None:
+    """The band of the 2019 licence: woven sine lines on a tinted band, a row of scallops along its inner edge."""
     band = 24 * scale
-    for k in range(9):
-        _sine_frame(canvas, box, band / 2, band * 0.40 * math.cos(k * 0.35), 26 * scale, k * 0.72, _mix(rgb, 0.15 + 0.04 * k))
-    _sine_frame(canvas, box, band * 1.12, band * 0.16, 26 * scale, 0.0, _mix(rgb, 0.25))
-    _sine_frame(canvas, box, band * 1.12, band * 0.16, 26 * scale, math.pi, _mix(rgb, 0.45))
-    _rect(canvas, box, 0, rgb, max(1, round(2 * scale)))
-    _rect(canvas, box, band, _mix(rgb, 0.2), max(1, round(1 * scale)))
+    tint = np.zeros(canvas.shape[:2], np.uint8)
+    for inset, fill in ((0.0, 255), (band, 0)):
+        cv2.rectangle(tint, *_corner_points(box, inset), (fill,), -1)
+    canvas[tint > 0] = (canvas[tint > 0] * 0.55 + np.array(_mix(rgb, 0.6)) * 0.45).astype(np.uint8)
+    for k in range(11):
+        _sine_frame(canvas, box, band / 2, band * 0.44 * math.cos(k * 0.29), 26 * scale, k * 0.63, _mix(rgb, 0.1 + 0.05 * k))
+    _scallops(canvas, box, band, 10.5 * scale, rgb)
+    _rect(canvas, box, 0, rgb, max(1, round(2.2 * scale)))
+    _rect(canvas, box, band * 0.16, _mix(rgb, 0.35), 1)
 
 
-def _meander(canvas: Pixels, box: tuple[float, float, float, float], rgb: tuple[int, ...], scale: float) -> None:
+def _scallops(canvas: Pixels, box: Box, inset: float, radius: float, rgb: Colour) -> None:
+    """Half discs that stand on the inner edge of a band."""
+    for (ox, oy), (dx, dy), length in _sides(box, inset):
+        n = max(2, round(length / (radius * 2.6)))
+        start = math.degrees(math.atan2(dy, dx))
+        for i in range(n):
+            t = (i + 0.5) * length / n
+            centre = (round(ox + dx * t), round(oy + dy * t))
+            axes = (round(length / n / 2), round(radius * 0.62))
+            cv2.ellipse(canvas, centre, axes, start, 0, 180, _mix(rgb, 0.55), -1, cv2.LINE_AA)
+            for share, tone in ((1.0, 0.15), (0.72, 0.4), (0.44, 0.3)):
+                size = (max(1, round(axes[0] * share)), max(1, round(axes[1] * share)))
+                cv2.ellipse(canvas, centre, size, start, 0, 180, _mix(rgb, tone), 1, cv2.LINE_AA)
+
+
+def _meander(canvas: Pixels, box: Box, rgb: Colour, scale: float) -> None:
     """The key pattern of the 2014 forms."""
     unit = 3.2 * scale
     _rect(canvas, box, 0, rgb, 1)
@@ -52,7 +72,7 @@ def _meander(canvas: Pixels, box: tuple[float, float, float, float], rgb: tuple[
             _polyline(canvas, points, light, 1)
 
 
-def _lace(canvas: Pixels, box: tuple[float, float, float, float], rgb: tuple[int, ...], scale: float) -> None:
+def _lace(canvas: Pixels, box: Box, rgb: Colour, scale: float) -> None:
     """The saturated lace of the medical permits: rosettes on a dark band."""
     band = 17 * scale
     x0, y0, x1, y1 = box
@@ -76,7 +96,7 @@ def _lace(canvas: Pixels, box: tuple[float, float, float, float], rgb: tuple[int
     _rect(canvas, box, band * 1.25, _mix(rgb, 0.3), 1)
 
 
-def _ornate(canvas: Pixels, box: tuple[float, float, float, float], rgb: tuple[int, ...], scale: float) -> None:
+def _ornate(canvas: Pixels, box: Box, rgb: Colour, scale: float) -> None:
     """The bank permit's broad band with corner rosettes."""
     band = 44 * scale
     x0, y0, x1, y1 = box
@@ -96,12 +116,12 @@ def _ornate(canvas: Pixels, box: tuple[float, float, float, float], rgb: tuple[i
         _rosette(canvas, x0 + (x1 - x0) * t, y0 + band / 2, band * 0.6, rgb, scale)
 
 
-def _double(canvas: Pixels, box: tuple[float, float, float, float], rgb: tuple[int, ...], scale: float) -> None:
+def _double(canvas: Pixels, box: Box, rgb: Colour, scale: float) -> None:
     _rect(canvas, box, 0, rgb, max(1, round(3.4 * scale)))
     _rect(canvas, box, 7 * scale, rgb, max(1, round(1 * scale)))
 
 
-def _plain(canvas: Pixels, box: tuple[float, float, float, float], rgb: tuple[int, ...], scale: float) -> None:
+def _plain(canvas: Pixels, box: Box, rgb: Colour, scale: float) -> None:
     _rect(canvas, box, 0, rgb, max(1, round(2 * scale)))
 
 
@@ -152,7 +172,7 @@ def draw_portrait(size: tuple[int, int], rng: np.random.Generator) -> Image.Imag
     return image.resize(size, Image.Resampling.LANCZOS)
 
 
-def _rosette(canvas: Pixels, x: float, y: float, r: float, rgb: tuple[int, ...], scale: float, turns: int = 11) -> None:
+def _rosette(canvas: Pixels, x: float, y: float, r: float, rgb: Colour, scale: float, turns: int = 11) -> None:
     t = np.linspace(0, math.tau, 720)
     for k in (0.55, 0.75, 1.0):
         radius = r * k * (0.62 + 0.38 * np.abs(np.sin(t * turns / 2)))
@@ -162,12 +182,12 @@ def _rosette(canvas: Pixels, x: float, y: float, r: float, rgb: tuple[int, ...],
 
 def _sine_frame(
     canvas: Pixels,
-    box: tuple[float, float, float, float],
+    box: Box,
     inset: float,
     amplitude: float,
     period: float,
     phase: float,
-    rgb: tuple[int, ...],
+    rgb: Colour,
 ) -> None:
     for (ox, oy), (dx, dy), length in _sides(box, inset):
         n = max(1, round(length / period))
@@ -177,12 +197,12 @@ def _sine_frame(
         _polyline(canvas, points, rgb, 1)
 
 
-def _sides(box: tuple[float, float, float, float], inset: float) -> list[tuple[tuple[float, float], tuple[float, float], float]]:
+def _sides(box: Box, inset: float) -> list[tuple[tuple[float, float], tuple[float, float], float]]:
     x0, y0, x1, y1 = box[0] + inset, box[1] + inset, box[2] - inset, box[3] - inset
     return [((x0, y0), (1, 0), x1 - x0), ((x1, y0), (0, 1), y1 - y0), ((x1, y1), (-1, 0), x1 - x0), ((x0, y1), (0, -1), y1 - y0)]
 
 
-def _rect(canvas: Pixels, box: tuple[float, float, float, float], inset: float, rgb: tuple[int, ...], width: int) -> None:
+def _rect(canvas: Pixels, box: Box, inset: float, rgb: Colour, width: int) -> None:
     cv2.rectangle(
         canvas,
         (round(box[0] + inset), round(box[1] + inset)),
@@ -193,10 +213,14 @@ def _rect(canvas: Pixels, box: tuple[float, float, float, float], inset: float, 
     )
 
 
-def _polyline(canvas: Pixels, points: object, rgb: tuple[int, ...], width: int) -> None:
+def _corner_points(box: Box, inset: float) -> tuple[tuple[int, int], tuple[int, int]]:
+    return (round(box[0] + inset), round(box[1] + inset)), (round(box[2] - inset), round(box[3] - inset))
+
+
+def _polyline(canvas: Pixels, points: object, rgb: Colour, width: int) -> None:
     fixed = (np.asarray(points, np.float32) * 16).astype(np.int32)
     cv2.polylines(canvas, [fixed], False, rgb, width, cv2.LINE_AA, shift=4)
 
 
-def _mix(rgb: tuple[int, ...], white: float) -> tuple[int, ...]:
+def _mix(rgb: Colour, white: float) -> tuple[int, ...]:
     return tuple(int(c + (255 - c) * white) for c in rgb)

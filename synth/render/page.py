@@ -216,16 +216,22 @@ class _Writer:
 
 
 def _styles(layout: Layout, rng: Random) -> dict[str, Style]:
-    """The layout's styles; the face of values is one of ``value_fonts`` for the whole page."""
+    """The layout's styles with what differs from office to office: the faces of values and labels, the size of values."""
     styles = dict(layout.styles)
-    if layout.value_fonts:
-        font = rng.choice(layout.value_fonts)
-        styles = {k: replace(s, font=font) if k.startswith("value") else s for k, s in styles.items()}
+    value_font, label_font = (rng.choice(fonts) if fonts else "" for fonts in (layout.value_fonts, layout.label_fonts))
+    size = rng.uniform(*_VALUE_SIZE)
+    for name, style in layout.styles.items():
+        if name.startswith("value"):
+            styles[name] = replace(style, font=value_font or style.font, size=style.size * size)
+        elif label_font and name in _LABEL_STYLES:
+            styles[name] = replace(style, font=label_font)
     return styles
 
 
 _GROUNDS: OrderedDict[tuple[str, str, float, int, int], Image.Image] = OrderedDict()
 _GROUNDS_KEPT = 40
+_VALUE_SIZE = (0.9, 1.04)
+_LABEL_STYLES = ("label", "small", "office")
 
 
 def _ground(layout: Layout, width_px: int, variant: int, faces: Faces) -> Image.Image:

@@ -4,41 +4,67 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 from PIL import ImageDraw
 
+from certloop.synth.errors import TextFitError
 from certloop.synth.layout import Paragraphs, Style
 from certloop.synth.render.fonts import advance
-from certloop.synth.render.text import Box, Pen, draw_line
+from certloop.synth.render.text import SMALLEST, Box, Pen, draw_line
 
 _SLOT = re.compile(r"\{(\w+)(?::(\w+))?\}")
 Glyph = tuple[str, str, str]
 
 
 def draw_paragraphs(
-    pen: Pen, block: Paragraphs, text: str, facts: Mapping[str, str], styles: Mapping[str, Style], shift: tuple[float, float]
+    pen: Pen,
+    block: Paragraphs,
+    text: str,
+    facts: Mapping[str, str],
+    styles: Mapping[str, Style],
+    shift: tuple[float, float],
 ) -> dict[str, tuple[str, list[Box]]]:
-    """Write ``text`` into the block; return, for each field, its value and one box a line."""
+    """Write ``text`` into the block; return, for each field, its value and one box a line.
+
+    Raises TextFitError (code text_does_not_fit) when it does not stand in the block's lines even when shrunk.
+    """
+    factor = 1.0
+    lines, smaller = _break(pen, block, text, facts, styles), styles
+    while block.lines and len(lines) > block.lines:
+        factor -= 0.05
+        if factor < SMALLEST:
+            raise TextFitError(f"a paragraph of {len(text)} characters does not fit {block.lines} lines")
+        smaller = {name: replace(style, size=style.size * factor) for name, style in styles.items()}
+        lines = _break(pen, block, text, facts, smaller)
     found: dict[str, tuple[str, list[Box]]] = {}
-    scale, base = pen.scale, styles[block.style]
-    em = pen.size_px(base)
-    x0, y, right = block.at[0] * scale, block.at[1] * scale, (block.at[0] + block.width) * scale
+    y = block.at[1] * pen.scale
+    for line in lines:
+        _draw(pen, line, y, smaller, block, found, shift)
+        y += styles[block.style].leading * pen.size_px(styles[block.style])
+    return {key: (facts[key], boxes) for key, (_, boxes) in found.items()}
+
+
+def _break(
+    pen: Pen, block: Paragraphs, text: str, facts: Mapping[str, str], styles: Mapping[str, Style]
+) -> list[list[tuple[Glyph, float]]]:
+    """Lines of glyphs with the place of each (pixels)."""
+    x0, right = block.at[0] * pen.scale, (block.at[0] + block.width) * pen.scale
+    lines: list[list[tuple[Glyph, float]]] = []
     for paragraph in text.split("\n"):
-        glyphs = _glyphs(paragraph, block, facts)
-        x = x0 + block.indent * em
+        x = x0 + block.indent * pen.size_px(styles[block.style])
         line: list[tuple[Glyph, float]] = []
-        for glyph in glyphs:
+        for glyph in _glyphs(paragraph, block, facts):
             style = styles[glyph[1]]
             size = pen.size_px(style)
             step = advance(pen.faces.face_for(style.font, glyph[0]), size, glyph[0]) + style.spacing * size
             if line and x + step > right and glyph[0] not in "，。；：、）":
-                _draw(pen, line, y, styles, block, found, shift)
-                line, x, y = [], x0, y + base.leading * em
+                lines.append(line)
+                line, x = [], x0
             line.append((glyph, x))
             x += step
-        _draw(pen, line, y, styles, block, found, shift)
-        y += base.leading * em
-    return {key: (facts[key], boxes) for key, (_, boxes) in found.items()}
+        lines.append(line)
+    return lines
 
 
 def _glyphs(paragraph: str, block: Paragraphs, facts: Mapping[str, str]) -> list[Glyph]:

@@ -11,10 +11,15 @@ from PIL import Image
 
 def licence_payload(rng: Random, name: str, code: str) -> str:
     """What licences' codes hold: an address of the public register (here a reserved domain) with the code, or plain text."""
-    return rng.choice([
-        f"http://www.gsxt.example/index?uniscid={code}", f"http://gsxt.example/%7B{code}%7D",
-        f"统一社会信用代码:{code};企业名称:{name}", f"https://www.gsxt.example/%7B6DB4ABFAE80E09D3{code}%7D",
-    ])  # fmt: skip
+    sealed = f"{rng.getrandbits(256):064X}"
+    return rng.choice(
+        [
+            f"http://www.gsxt.example/index?uniscid={code}&token={sealed}{sealed[::-1]}",
+            f"https://www.gsxt.example/%7B{sealed}{sealed[8:40]}{code}%7D",
+            f"统一社会信用代码:{code};企业名称:{name}",
+            f"http://gsxt.example/%7B{code}%7D",
+        ]
+    )
 
 
 def draw_qr(payload: str, size_px: int) -> Image.Image:

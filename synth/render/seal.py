@@ -51,7 +51,7 @@ def draw_seal(spec: SealSpec, size_px: int, faces: Faces, rng: np.random.Generat
         if spec.shape == "oval":
             draw.ellipse((rim * 2 + 4, rim * 2 + 4, s - 5 - rim * 2, height - 5 - rim * 2), outline=255, width=max(1, rim // 2))
         if spec.star:
-            draw.polygon(star_points(s / 2, height / 2, s * 0.155), fill=255)
+            draw.polygon(star_points(s / 2, height / 2, s * 0.18), fill=255)
         _ring_text(ink, spec.ring, s, height, faces, 0.185 if len(spec.ring) < 14 else 0.15)
         if spec.middle:
             _line_text(draw, spec.middle, s / 2, height * 0.76, s * 0.105, s * 0.6, faces)

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from certloop.synth.errors import LayoutError
-from certloop.synth.layout import find_layout, load_layouts, other_ids, read_layout
+from certloop.synth.fields.vocabulary import read_data
+from certloop.synth.layout import drift_set, find_layout, load_layouts, other_ids, read_layout
 from certloop.synth.sample import Recipe, draw_document
 from certloop.templates import UnknownTypeError, load_types
 
@@ -64,6 +65,15 @@ def test_drift_is_the_same_everywhere_and_keeps_the_fields() -> None:
     assert first != find_layout("business_licence", "horizontal_2019~d8")
     assert set(first.fields) == set(base.fields)
     assert draw_document(Recipe("business_licence", 1, 600, layouts=("horizontal_2019~d7",))).page.values
+
+
+@pytest.mark.parametrize("name", list(read_data("drift_sets")))
+def test_every_edition_of_every_drift_set_draws(name: str) -> None:
+    for type_id, layout_id in drift_set(name):
+        page = draw_document(Recipe(type_id, 4, 600, layouts=(layout_id,))).page
+        assert page.values and page.layout.id == layout_id
+    with pytest.raises(LayoutError, match="licence_editions"):
+        drift_set("none")
 
 
 def test_documents_outside_the_schema_exist() -> None:
