@@ -13,11 +13,10 @@ from certloop.extract.confidence import confidence_of
 from certloop.extract.episode import DocumentReading
 from certloop.extract.ingest import Page
 from certloop.extract.marks.qr import codes_in_payload
-from certloop.extract.reading.drafts import Draft
 from certloop.extract.result import Document, FieldResult, FieldStatus, Polygon, QrCode, Seal
 from certloop.extract.surroundings import Surroundings
-from certloop.templates import DocumentType, FieldSpec
-from certloop.validators import Verdict, check_document, normalise, validate
+from certloop.templates import FieldSpec
+from certloop.validators import check_document, normalise, validate
 
 
 def answer_documents(page: Page, readings: Sequence[DocumentReading], around: Surroundings) -> list[Document]:
@@ -93,7 +92,14 @@ def _without_value(spec: FieldSpec, reading: DocumentReading, page: Page) -> Fie
         return FieldResult(spec.label, None, status=FieldStatus.ABSENT)
     status = FieldStatus.UNREADABLE if spec.id in reading.covered else FieldStatus.BLANK
     label = cell.label
-    quad = np.array([[label.left, label.y - label.em], [label.right, label.y - label.em], [label.right, label.y + label.em], [label.left, label.y + label.em]])
+    quad = np.array(
+        [
+            [label.left, label.y - label.em],
+            [label.right, label.y - label.em],
+            [label.right, label.y + label.em],
+            [label.left, label.y + label.em],
+        ]
+    )
     return FieldResult(spec.label, None, status=status, box=_to_user(reading.upright.back(quad), page), page=page.index)
 
 

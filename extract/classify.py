@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -38,7 +39,7 @@ class Classification:
 
 
 def find_titles(rows: Sequence[Row], registry: Registry) -> list[Title]:
-    """Every row piece that *is* a title (a sentence that mentions one is not); a piece may resemble the titles of several types."""
+    """Every row piece that *is* a title (a sentence that mentions one is not); one piece may resemble titles of several types."""
     found = []
     for row in rows:
         for start, end in _pieces(row):
@@ -49,7 +50,9 @@ def find_titles(rows: Sequence[Row], registry: Registry) -> list[Title]:
             if not 3 <= len(keys) <= 30:
                 continue
             for doc_type in registry:
-                score, title = max(((_title_score(keys, t), t) for t in _titles(doc_type)), key=lambda pair: (pair[0], len(pair[1])))
+                score, title = max(
+                    ((_title_score(keys, t), t) for t in _titles(doc_type)), key=lambda pair: (pair[0], len(pair[1]))
+                )
                 if score and not any(bad in keys and bad not in title for bad in doc_type.not_titles):
                     text = "".join(g.char for g in glyphs)
                     found.append(Title(doc_type.id, text, x, y, em, score, glyphs[0].left, glyphs[-1].right))
@@ -73,7 +76,7 @@ def _pieces(row: Row) -> list[tuple[int, int]]:
         if row.gaps[i] > 3.5 or ratio > 1.5 or ratio < 0.66:
             cuts.append(i)
     cuts.append(len(row.glyphs))
-    return [(a, b) for a, b in zip(cuts, cuts[1:], strict=False) if b > a]
+    return [(a, b) for a, b in itertools.pairwise(cuts) if b > a]
 
 
 def _bare(keys: str) -> str:
@@ -127,7 +130,9 @@ def classify(rows: Sequence[Row], registry: Registry, *, doc_type: str | None = 
 def _worth_trying(rows: Sequence[Row], candidate: DocumentType) -> bool:
     """A titled type without its title needs several of its own longer labels printed word for word."""
     text = "\n".join(row.text for row in rows)
-    long_labels = {f.id for f in candidate.fields.values() for name in f.labels if len(squash(name)) >= 4 and squash(name) in text}
+    long_labels = {
+        f.id for f in candidate.fields.values() for name in f.labels if len(squash(name)) >= 4 and squash(name) in text
+    }
     return len(long_labels) >= 3
 
 

@@ -21,7 +21,11 @@ def with_covers(layout: LayoutReading, masked: MaskedRegions, upright: Upright) 
         for field, cell in layout.cells.items()
         if any(masked.is_masked(_polygon(upright.back(s))) for s in _strips(cell.label, layout, layout.drafts.get(field)))
     }
-    covered |= {d.field for d in layout.drafts.values() if d.label is None and d.quad is not None and d.source != "seal" and masked.is_masked(_polygon(upright.back(d.quad)))}
+    covered |= {
+        d.field
+        for d in layout.drafts.values()
+        if d.label is None and d.quad is not None and d.source != "seal" and masked.is_masked(_polygon(upright.back(d.quad)))
+    }
     drafts = {k: replace(d, masked=True) if k in covered else d for k, d in layout.drafts.items()}
     return replace(layout, drafts=drafts), frozenset(covered)
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from certloop.extract import tools
 from certloop.extract.classify import UNKNOWN, Classification, classify
-from certloop.extract.covers import with_covers
 from certloop.extract.config import ExtractConfig
+from certloop.extract.covers import with_covers
 from certloop.extract.engine.lines import TextLine, map_points
 from certloop.extract.engine.ocr import Image, OcrEngine
 from certloop.extract.guidance import Hint

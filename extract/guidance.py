@@ -1,7 +1,7 @@
 """Machine-readable guidance: the only door by which memory, skills and notes steer the reader.
 
-A hint names a field and, optionally, when it applies (``doc_type``, ``trigger``: text that must stand on the page) and what to do:
-more printed labels for the field, where its value stands, what it looks like, which tool to use on it.
+A hint names a field and, optionally, when it applies (``doc_type``, ``trigger``: text that must stand on the page) and what to
+do: more printed labels for the field, where its value stands, what it looks like, which tool to use on it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Hint:
             doc_type=data.get("doc_type"),
             trigger=data.get("trigger"),
             anchor_aliases=tuple(data.get("anchor_aliases", ())),
-            region=tuple(float(v) for v in region) if region is not None else None,
+            region=(float(region[0]), float(region[1]), float(region[2]), float(region[3])) if region is not None else None,
             value_regex=pattern,
             tool_policy=tuple(data.get("tool_policy", ())),
         )
@@ -80,5 +80,7 @@ class Guidance:
     def for_page(self, doc_type: str, page_text: str) -> Sequence[Hint]:
         """The hints that apply to a page of this type with this text (without white space)."""
         return [
-            h for h in self.hints if h.doc_type in (None, doc_type) and (h.trigger is None or re.sub(r"\s+", "", h.trigger) in page_text)
+            h
+            for h in self.hints
+            if h.doc_type in (None, doc_type) and (h.trigger is None or re.sub(r"\s+", "", h.trigger) in page_text)
         ]

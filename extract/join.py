@@ -22,7 +22,9 @@ def join_parts(documents: Sequence[Document], registry: Registry) -> list[Docume
 
 
 def _parts(document: Document, doc_type: DocumentType) -> set[str]:
-    return {spec.part for spec in doc_type.fields.values() if spec.part and document.fields[spec.id].status is not FieldStatus.ABSENT}
+    return {
+        spec.part for spec in doc_type.fields.values() if spec.part and document.fields[spec.id].status is not FieldStatus.ABSENT
+    }
 
 
 def _complementary(a: Document, b: Document, doc_type: DocumentType) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,31 +17,34 @@ from certloop.extract.reading.document import LayoutReading
 from certloop.extract.reading.drafts import DATE, NUM, Draft
 from certloop.extract.reading.glyphs import Glyph
 from certloop.extract.reading.labels import STOP, Label
+from certloop.extract.reading.unlabelled import free_lines
 from certloop.templates import DocumentType, FieldKind, FieldSpec
 from certloop.validators import Outcome, Severity, validate
 
 SURE_LINE = 0.93
 SURE_CHAR = 0.6
 VERY_UNSURE = 0.85
+_PIECE = re.compile(rf"(?<![0-9])(?:19|20)[0-9]{{2}}(?![0-9])年?|[{NUM}]*[年月日][{NUM}年月日]*")
 _NUMBER = re.compile(r"(?<![0-9A-Z])(?:[0-9A-HJ-NPQRTUWXY]{18}|[0-9]{15})(?![0-9A-Z])")
 _CODES = (FieldKind.USCC, FieldKind.REGNO15, FieldKind.ID_NUMBER)
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One tool call: ``reread`` the lines that hold ``glyphs``; ``zoom`` or ``red_ink`` a ``region`` ((4, 2) upright pixels) whose
-    characters are ``em`` px; ``look_again`` at the whole page with ``long_edge`` px. ``key`` keeps it from being done twice."""
+    """One tool call: ``reread`` the lines that hold ``glyphs``; ``zoom`` or ``red_ink`` a ``region`` ((4, 2) upright pixels)
+    with characters of ``em`` px; read a region as one line (``strip``) that must hold ``wanted``; ``look_again`` at the whole page with
+    ``long_edge`` px. ``key`` keeps it from being done twice."""
 
     tool: str
     field: str
     thought: str
     key: str
-    region: NDArray[np.float32] = field(default_factory=lambda: np.zeros((4, 2), np.float32), compare=False)
-    glyphs: tuple[Glyph, ...] = field(default=(), compare=False)
+    region: NDArray[np.float32] = dataclasses.field(default_factory=lambda: np.zeros((4, 2), np.float32), compare=False)
+    glyphs: tuple[Glyph, ...] = dataclasses.field(default=(), compare=False)
     em: float = 16.0
     inked: bool = False
     long_edge: int = 0
-    wanted: re.Pattern[str] | None = field(default=None, compare=False)
+    wanted: re.Pattern[str] | None = dataclasses.field(default=None, compare=False)
 
     def lines(self, lines: Sequence[TextLine]) -> list[int]:
         """Indices of the lines that hold the glyphs (glyphs know the index of their line)."""
@@ -55,8 +59,8 @@ class Action:
 def plan(
     doc_type: DocumentType, layout: LayoutReading, ink: Sequence[NDArray[np.float32]] = (), hints: Sequence[Hint] = ()
 ) -> list[Action]:
-    """Tool calls for this reading: unsure lines, lines under ``ink`` ((N, 2) polygons of red seals, upright pixels), failing codes,
-    labels without value, the date under the seal, lost labels."""
+    """Tool calls for this reading: unsure lines, lines under ``ink`` ((N, 2) polygons of red seals, upright pixels), failing
+    codes, labels without value, the date under the seal, lost labels."""
     actions = [*_unsure(doc_type, layout), *_inked(layout, ink), *_failing(doc_type, layout), *_empty(doc_type, layout)]
     actions += [*_under_seal(doc_type, layout), *_lost(doc_type, layout), *_told(doc_type, layout, hints)]
     return actions
@@ -81,12 +85,18 @@ def _unsure(doc_type: DocumentType, layout: LayoutReading) -> Iterator[Action]:
             mean, least = sum(scores) / len(scores), min(scores)
             if mean < (VERY_UNSURE if long_text else SURE_LINE) or (least < SURE_CHAR and not long_text):
                 text = "".join(g.char for g in glyphs)
-                yield Action("reread", draft.field, "the recogniser is not sure of this line", f"reread {text}", glyphs=tuple(glyphs))
+                yield Action(
+                    "reread", draft.field, "the recogniser is not sure of this line", f"reread {text}", glyphs=tuple(glyphs)
+                )
 
 
 def _inked(layout: LayoutReading, ink: Sequence[NDArray[np.float32]]) -> Iterator[Action]:
     for draft in layout.drafts.values():
-        under = [g for g in draft.glyphs if any(p[:, 0].min() < g.x < p[:, 0].max() and p[:, 1].min() < g.y < p[:, 1].max() for p in ink)]
+        under = [
+            g
+            for g in draft.glyphs
+            if any(p[:, 0].min() < g.x < p[:, 0].max() and p[:, 1].min() < g.y < p[:, 1].max() for p in ink)
+        ]
         if under and draft.source != "seal":
             lines = {g.line for g in under}
             text = "".join(g.char for g in under)
@@ -99,13 +109,29 @@ def _inked(layout: LayoutReading, ink: Sequence[NDArray[np.float32]]) -> Iterato
 def _failing(doc_type: DocumentType, layout: LayoutReading) -> Iterator[Action]:
     for draft in layout.drafts.values():
         spec = doc_type.fields[draft.field]
-        if draft.masked or not (set(spec.validator_kinds) & {"uscc", "regno15", "id_number", "food_permit_no", "food_production_no"}):
+        if draft.masked or not (
+            set(spec.validator_kinds) & {"uscc", "regno15", "id_number", "food_permit_no", "food_production_no"}
+        ):
             continue
         if hard_failure(spec, draft.text) or (spec.kind in _CODES and len(draft.text) not in (15, 18)):
             region = _around(draft.glyphs, 2.5, 1.0)
             em = draft.glyphs[0].em
-            yield Action("zoom", spec.id, "the number fails its rule: is it printed so?", f"zoom {spec.id} {draft.text}", region, em=em * 0.8)
-            yield Action("red_ink", spec.id, "the number fails its rule: does ink lie over it?", f"red {spec.id} {draft.text}", region, em=em)
+            yield Action(
+                "zoom",
+                spec.id,
+                "the number fails its rule: is it printed so?",
+                f"zoom {spec.id} {draft.text}",
+                region,
+                em=em * 0.8,
+            )
+            yield Action(
+                "red_ink",
+                spec.id,
+                "the number fails its rule: does ink lie over it?",
+                f"red {spec.id} {draft.text}",
+                region,
+                em=em,
+            )
             yield from _entangled(draft, spec, layout)
 
 
@@ -135,7 +161,9 @@ def _empty(doc_type: DocumentType, layout: LayoutReading) -> Iterator[Action]:
             strip = _box(cell.label.right + 0.1 * em, cell.label.y - 0.85 * em, right, cell.label.y + 0.85 * em)
             yield Action("strip", spec.id, "a date should stand here", f"strip {spec.id} empty", strip, em=em, wanted=DATE)
         region = _value_region(cell.label, layout, below=below or spec.placement == "below" or spec.kind is FieldKind.USCC)
-        yield Action("zoom", spec.id, "its label is printed but no value was read", f"zoom {spec.id} empty", region, em=cell.label.em)
+        yield Action(
+            "zoom", spec.id, "its label is printed but no value was read", f"zoom {spec.id} empty", region, em=cell.label.em
+        )
 
 
 def _under_seal(doc_type: DocumentType, layout: LayoutReading) -> Iterator[Action]:
@@ -150,7 +178,9 @@ def _under_seal(doc_type: DocumentType, layout: LayoutReading) -> Iterator[Actio
             left -= 0.6 * em if re.match(r"[12〇一二][0-9〇○O零一二三四五六七八九]{3}", keys) else 9 * em
             right += 0.6 * em if "日" in keys else 10 * em
             strip = _box(left, y - 0.85 * em, right, y + 0.85 * em)
-            yield Action("strip", spec.id, "a date stands here in pieces, under a seal", f"strip {y:.0f} {keys}", strip, em=em, wanted=DATE)
+            yield Action(
+                "strip", spec.id, "a date stands here in pieces, under a seal", f"strip {y:.0f} {keys}", strip, em=em, wanted=DATE
+            )
         if "authority" in layout.cells:
             anchor = layout.cells["authority"].label
             em = anchor.em
@@ -159,23 +189,19 @@ def _under_seal(doc_type: DocumentType, layout: LayoutReading) -> Iterator[Actio
 
 
 def _date_pieces(layout: LayoutReading) -> list[list[Glyph]]:
-    """Free-standing pieces of dates in the lower part of the document, grouped by printed line, lowest line first."""
+    """Free-standing pieces of dates in the lower part of the document, by printed line, those with most pieces first."""
     named = [c.y for c in layout.labels if c.field != STOP]
     if not named:
         return []
     floor = min(named) + 0.4 * (max(named) - min(named))
-    owned = {id(g) for d in layout.drafts.values() for g in d.glyphs}
-    lines: list[list[Glyph]] = []
-    for row in layout.rows:
-        free = [g for g in row.glyphs if id(g) not in owned and g.y > floor]
-        for piece in re.finditer(rf"(?<![0-9])(?:19|20)[0-9]{{2}}(?![0-9])年?|[{NUM}]*[年月][{NUM}年月日]*|[{NUM}]{{1,3}}日", "".join(g.key for g in free)):
-            glyphs = free[piece.start() : piece.end()]
-            near = next((line for line in lines if abs(line[0].y - glyphs[0].y) < 0.8 * glyphs[0].em), None)
-            if near is None:
-                lines.append(list(glyphs))
-            else:
-                near.extend(glyphs)
-    return [sorted(line, key=lambda g: g.x) for line in sorted(lines, key=lambda line: -line[0].y)]
+    owned = [*layout.elsewhere, *(g for d in layout.drafts.values() for g in d.glyphs)]
+    found = []
+    for line in free_lines(layout.rows, owned, below=floor):
+        keys = "".join(g.key for g in line)
+        pieces = [g for m in _PIECE.finditer(keys) for g in line[m.start() : m.end()]]
+        if pieces and len(pieces) >= 0.5 * len(line):
+            found.append(pieces)
+    return sorted(found, key=lambda pieces: (-len(pieces), -pieces[0].y))
 
 
 def _lost(doc_type: DocumentType, layout: LayoutReading) -> Iterator[Action]:

@@ -144,7 +144,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Everything one file gave. ``error`` is set when ``status`` is failed, ``warnings`` list pages or documents that failed alone."""
+    """Everything one file gave. ``error`` is set when ``status`` is failed; ``warnings`` list pages that failed alone."""
 
     file: str
     status: FileStatus

@@ -29,7 +29,9 @@ def with_seal_values(layout: LayoutReading, doc_type: DocumentType, seals: Seque
     offices = [(s, text) for s, text in named if text]
     if not offices:
         return layout
-    seal, text = max(offices, key=lambda pair: float(map_points(np.asarray(pair[0].box, np.float32), upright.matrix)[:, 1].mean()))
+    seal, text = max(
+        offices, key=lambda pair: float(map_points(np.asarray(pair[0].box, np.float32), upright.matrix)[:, 1].mean())
+    )
     quad = map_points(np.asarray(seal.box, np.float32), upright.matrix)
     draft = Draft("authority", text, (), None, "seal", quad=quad, sure=seal.text_confidence)
     return replace(layout, drafts={**layout.drafts, "authority": draft})

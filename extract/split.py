@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 from certloop.extract.classify import Title, find_titles
@@ -17,7 +18,7 @@ def split_lines(lines: Sequence[TextLine], registry: Registry) -> list[list[Text
 
 
 def _main_titles(titles: Sequence[Title]) -> list[Title]:
-    """Titles of about the largest size; repetitions of one title close above each other (正本 heading and its caption) are one."""
+    """Titles of about the largest size; one title printed twice close together (正本 heading and its caption) is one."""
     if not titles:
         return []
     largest = max(t.em for t in titles)
@@ -35,7 +36,7 @@ def _cut(lines: list[TextLine], titles: Sequence[Title]) -> list[list[TextLine]]
     by_x = sorted(titles, key=lambda t: t.x)
     spread_x, spread_y = by_x[-1].x - by_x[0].x, max(t.y for t in titles) - min(t.y for t in titles)
     if spread_x >= spread_y:
-        gaps = [(b.left - a.right, a, b) for a, b in zip(by_x, by_x[1:], strict=False)]
+        gaps = [(b.left - a.right, a, b) for a, b in itertools.pairwise(by_x)]
         gap, a, b = max(gaps, key=lambda g: g[0])
         if gap <= 0:
             return [lines]
@@ -43,7 +44,7 @@ def _cut(lines: list[TextLine], titles: Sequence[Title]) -> list[list[TextLine]]
         first = [line for line in lines if (line.left + line.right) / 2 < at]
         return _halves(lines, first, [t for t in titles if t.x < at], [t for t in titles if t.x >= at])
     by_y = sorted(titles, key=lambda t: t.y)
-    _, upper, lower = max(((b.y - a.y, a, b) for a, b in zip(by_y, by_y[1:], strict=False)), key=lambda g: g[0])
+    _, upper, lower = max(((b.y - a.y, a, b) for a, b in itertools.pairwise(by_y)), key=lambda g: g[0])
     at = _gutter([(line.top, line.bottom) for line in lines], (upper.y + lower.y) / 2, lower.y - 0.6 * lower.em)
     first = [line for line in lines if (line.top + line.bottom) / 2 < at]
     return _halves(lines, first, [t for t in titles if t.y < at], [t for t in titles if t.y >= at])
@@ -61,7 +62,7 @@ def _gutter(intervals: Sequence[tuple[float, float]], low: float, high: float) -
     """The middle of the widest stretch between ``low`` and ``high`` that the fewest intervals cover."""
     edges = sorted({low, high, *(x for pair in intervals for x in pair if low < x < high)})
     best, at = (-1.0, -1.0), (low + high) / 2
-    for a, b in zip(edges, edges[1:], strict=False):
+    for a, b in itertools.pairwise(edges):
         middle = (a + b) / 2
         covered = sum(x0 < middle < x1 for x0, x1 in intervals)
         if (-covered, b - a) > best or best == (-1.0, -1.0):

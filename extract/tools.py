@@ -29,7 +29,9 @@ class Observation:
     changed: bool
 
 
-def reread(image: Image, lines: Sequence[TextLine], indices: Sequence[int], engine: OcrEngine, *, inked: bool = False) -> Observation:
+def reread(
+    image: Image, lines: Sequence[TextLine], indices: Sequence[int], engine: OcrEngine, *, inked: bool = False
+) -> Observation:
     """Read single lines again, a little wider and, where red ink lies on them, without it; keep the most certain reading of each.
 
     With ``inked`` (a seal is known to lie there) a sure reading without the ink is believed even when the first was as sure: it
@@ -88,7 +90,10 @@ def _before(line: TextLine, strip: Quad) -> TextLine | None:
     if count < 2:
         return None
     share = (line.char_x[count - 1] + (line.char_x[count] if count < len(line.char_x) else 1.0)) / 2
-    quad = np.array([line.quad[0], start + (end - start) * share, line.quad[3] + (line.quad[2] - line.quad[3]) * share, line.quad[3]], np.float32)
+    quad = np.array(
+        [line.quad[0], start + (end - start) * share, line.quad[3] + (line.quad[2] - line.quad[3]) * share, line.quad[3]],
+        np.float32,
+    )
     places = tuple(p / share for p in line.char_x[:count])
     scores = line.char_scores[:count]
     return TextLine(quad, line.text[:count], float(np.mean(scores)), places, scores)
@@ -117,10 +122,11 @@ def zoom(
     size = (max(32, round(width * scale)), max(32, round(height * scale)))
     corners = np.array([[0, 0], [size[0], 0], [size[0], size[1]], [0, size[1]]], np.float32)
     matrix = cv2.getPerspectiveTransform(np.ascontiguousarray(region, np.float32), corners)
-    patch = cv2.warpPerspective(image, matrix, size, flags=cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
+    warped = cv2.warpPerspective(image, matrix, size, flags=cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
+    patch = np.asarray(warped, np.uint8)
     if red_ink:
         patch = without_red(patch)
-    inverse: NDArray[np.float64] = np.linalg.inv(matrix)
+    inverse: NDArray[np.float64] = np.asarray(np.linalg.inv(matrix), np.float64)
     seen = [line for line in engine.recognise(patch, engine.detect(patch, enlarge=False)) if not _cut_off(line, size)]
     return merge(lines, [TextLine(map_points(s.quad, inverse), s.text, s.score, s.char_x, s.char_scores) for s in seen])
 
@@ -159,7 +165,12 @@ def _same(covered: Sequence[TextLine], line: TextLine) -> bool:
 
 def _overlap(a: Quad, b: Quad) -> float:
     """Shared area of two quads over the smaller one's area."""
-    if a[:, 0].max() < b[:, 0].min() or b[:, 0].max() < a[:, 0].min() or a[:, 1].max() < b[:, 1].min() or b[:, 1].max() < a[:, 1].min():
+    if (
+        a[:, 0].max() < b[:, 0].min()
+        or b[:, 0].max() < a[:, 0].min()
+        or a[:, 1].max() < b[:, 1].min()
+        or b[:, 1].max() < a[:, 1].min()
+    ):
         return 0.0
     hull_a, hull_b = cv2.convexHull(np.asarray(a, np.float32)), cv2.convexHull(np.asarray(b, np.float32))
     shared, _ = cv2.intersectConvexConvex(hull_a, hull_b)

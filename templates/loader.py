@@ -23,7 +23,20 @@ _FIELD_KEYS = {
     "id", "label", "kind", "required", "aliases", "validators", "values", "unlabelled", "placement", "sentences", "value_pattern",
     "part", "range_of", "range_part",
 }  # fmt: skip
-_TYPE_KEYS = {"id", "version", "title", "title_en", "titles", "not_titles", "one_of", "stop_labels", "titled", "form", "meta", "fields"}
+_TYPE_KEYS = {
+    "id",
+    "version",
+    "title",
+    "title_en",
+    "titles",
+    "not_titles",
+    "one_of",
+    "stop_labels",
+    "titled",
+    "form",
+    "meta",
+    "fields",
+}
 _PLACEMENTS = ("right", "below", "any")
 
 

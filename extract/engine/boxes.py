@@ -31,13 +31,13 @@ def text_boxes(probability: NDArray[np.float32], size: tuple[int, int], *, thres
         (x, y), (width, height), angle = cv2.minAreaRect(contour)
         if min(width, height) < MIN_SIDE:
             continue
-        corners = cv2.boxPoints(((x, y), (width, height), angle))
+        corners = np.asarray(cv2.boxPoints(((x, y), (width, height), angle)), np.float32)
         if _mean_inside(probability, corners) < threshold:
             continue
         grow = 2 * width * height * UNCLIP / (2 * (width + height))
         if min(width, height) + grow < MIN_SIDE + 2:
             continue
-        wide = cv2.boxPoints(((x, y), (width + grow, height + grow), angle))
+        wide = np.asarray(cv2.boxPoints(((x, y), (width + grow, height + grow), angle)), np.float32)
         boxes.append(np.clip(_clockwise(wide) * scale, 0, limits).astype(np.float32))
     return boxes
 

@@ -122,7 +122,7 @@ class OcrEngine:
         return TextLine(quad, text, float(np.mean(sums)) if sums else 0.0, tuple(places), tuple(sums))
 
     def _upside_down(self, quads: Sequence[Quad], crops: Sequence[Image]) -> list[bool]:
-        """Which crops stand on their head. The lines of a page agree, so a dozen of its lines vote, those lying and those standing
+        """Which crops stand on their head. The lines of a page agree, so a dozen of them vote, lying and standing ones
         apart; a short line on its own (08, 80) cannot be told from its reversal."""
         standing = [bool(abs(q[1, 1] - q[0, 1]) > abs(q[1, 0] - q[0, 0])) for q in quads]
         turned = dict.fromkeys((False, True), False)
@@ -191,7 +191,8 @@ def crop(image: Image, quad: Quad) -> Image:
     height = max(1, round(max(np.linalg.norm(quad[0] - quad[3]), np.linalg.norm(quad[1] - quad[2]))))
     target = np.array([[0, 0], [width, 0], [width, height], [0, height]], np.float32)
     matrix = cv2.getPerspectiveTransform(np.ascontiguousarray(quad, np.float32), target)
-    return cv2.warpPerspective(image, matrix, (width, height), flags=cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
+    patch = cv2.warpPerspective(image, matrix, (width, height), flags=cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
+    return np.asarray(patch, np.uint8)
 
 
 def _ordered(quad: Quad) -> Quad:

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from certloop.extract.classify import Classification
 from certloop.extract.guidance import Hint
 from certloop.extract.reading.drafts import DATE, Draft, draft_of, make_draft
-from certloop.extract.reading.glyphs import Row
+from certloop.extract.reading.glyphs import Glyph, Row
 from certloop.extract.reading.labels import STOP, Label, find_labels
 from certloop.extract.reading.unlabelled import copy_mark, loose_date, pattern_drafts, sentence_drafts
-from certloop.extract.reading.values import Cell, assign, spans_of
+from certloop.extract.reading.values import Cell, assign
 from certloop.templates import DocumentType, FieldKind, FieldSpec
 
 _OFFICE = re.compile(r"(局|厅|委员会|委|政府|中心|支行|分行|银行|部|所|处|办公室|大队|办事处|管委会|审批)$")
@@ -20,12 +20,14 @@ _OFFICE = re.compile(r"(局|厅|委员会|委|政府|中心|支行|分行|银行
 
 @dataclass(frozen=True, slots=True)
 class LayoutReading:
-    """Drafts by field id, and the cells and labels they came from (cells without a draft are blank or not yet read)."""
+    """Drafts by field id, and the cells and labels they came from (cells without a draft are blank or not yet read);
+    ``elsewhere`` are the glyphs that stand beside labels of no field (企业标识, 执照有效期)."""
 
     drafts: Mapping[str, Draft]
     cells: Mapping[str, Cell]
     labels: tuple[Label, ...]
     rows: tuple[Row, ...]
+    elsewhere: tuple[Glyph, ...] = ()
 
     @property
     def text(self) -> str:
@@ -38,7 +40,8 @@ def read_layout(rows: Sequence[Row], doc_type: DocumentType, found: Classificati
     aliases = [(h.field, alias) for h in hints for alias in h.anchor_aliases]
     labels = find_labels(rows, doc_type, aliases) if aliases else list(found.labels)
     labels = [_in_region(label, rows, hints) for label in labels]
-    cells = assign(rows, labels, doc_type.fields)
+    every = assign(rows, labels, doc_type.fields)
+    cells = {cell.label.field: cell for cell in every if cell.label.field != STOP}
     drafts: dict[str, Draft] = {}
     for field_id, cell in cells.items():
         draft = draft_of(cell, doc_type.fields[field_id])
@@ -52,10 +55,11 @@ def read_layout(rows: Sequence[Row], doc_type: DocumentType, found: Classificati
     for draft in (*sentence_drafts(rows, doc_type, missing), *pattern_drafts(rows, doc_type, missing)):
         if draft.field not in drafts or len(draft.text) > len(drafts[draft.field].text):
             drafts[draft.field] = draft
-    _loose(rows, labels, cells, doc_type, found, drafts)
+    owned = [g for cell in every if cell.label.field == STOP for span in cell.spans for g in span.glyphs]
+    _loose(rows, labels, owned, doc_type, found, drafts)
     for draft in _hinted(rows, doc_type, hints, drafts):
         drafts[draft.field] = draft
-    return LayoutReading(drafts, cells, tuple(labels), tuple(rows))
+    return LayoutReading(drafts, cells, tuple(labels), tuple(rows), tuple(owned))
 
 
 def _split_ranges(cells: Mapping[str, Cell], doc_type: DocumentType, drafts: dict[str, Draft]) -> None:
@@ -88,7 +92,10 @@ def _plausible(draft: Draft, doc_type: DocumentType) -> bool:
         return is_office(keys)
     if spec.kind is FieldKind.TEXT and not re.search(r"[0-9A-Za-z一-鿿]", keys):
         return False
-    return not (spec.kind is FieldKind.MONEY and not re.search(r"[0-9零壹贰叁肆伍陆柒捌玖拾佰仟万亿元圆一二三四五六七八九十百千无*×Xx]", keys))
+    return not (
+        spec.kind is FieldKind.MONEY
+        and not re.search(r"[0-9零壹贰叁肆伍陆柒捌玖拾佰仟万亿元圆一二三四五六七八九十百千无*×Xx]", keys)
+    )
 
 
 def is_office(text: str) -> bool:
@@ -99,7 +106,7 @@ def is_office(text: str) -> bool:
 def _loose(
     rows: Sequence[Row],
     labels: Sequence[Label],
-    cells: Mapping[str, Cell],
+    elsewhere: Sequence[Glyph],
     doc_type: DocumentType,
     found: Classification,
     drafts: dict[str, Draft],
@@ -115,9 +122,8 @@ def _loose(
             title_y = found.title.y if found.title else top
             draft = copy_mark(rows, spec, above=max(top, title_y + 4 * (found.title.em if found.title else 0.0)))
         elif spec.unlabelled and spec.kind is FieldKind.DATE:
-            owned = {(s.row, s.start) for cell in cells.values() for s in cell.spans if s.owner is not None}
-            free = [s for s in spans_of(rows, labels) if (s.row, s.start) not in owned]
-            draft = loose_date(free, spec, below=top + 0.4 * (lowest - top))
+            owned = [*elsewhere, *(g for d in drafts.values() for g in d.glyphs)]
+            draft = loose_date(rows, owned, spec, below=top + 0.4 * (lowest - top))
         else:
             continue
         if draft:

@@ -5,9 +5,10 @@ Cleaning only *cuts* (a code ends where its characters end, a date where the dat
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +19,15 @@ from certloop.extract.reading.values import Cell
 from certloop.templates import FieldKind, FieldSpec
 
 NUM = "0-9〇○零OoQ一二三四五六七八九十廿"
-DATE = re.compile(rf"[{NUM}]{{4}}年[{NUM}]{{1,3}}月[{NUM}]{{1,3}}日?|[0-9]{{4}}[-./][0-9]{{1,2}}[-./][0-9]{{1,2}}|(?<![0-9])(?:19|20)[0-9]{{6}}(?![0-9])")
+_CN, _CN_TEN = "[0〇○零OoQ一二三四五六七八九]", "[0〇○零OoQ一二三四五六七八九十廿]"
+DATE_PATTERN = (
+    rf"[0-9]{{4}}年[0-9]{{1,2}}月[0-9]{{1,2}}日?|{_CN}{{4}}年{_CN_TEN}{{1,3}}月{_CN_TEN}{{1,3}}日?"
+    r"|[0-9]{4}[-./][0-9]{1,2}[-./][0-9]{1,2}|(?<![0-9])(?:19|20)[0-9]{6}(?![0-9])"
+)
+DATE = re.compile(DATE_PATTERN)
 _OPEN = re.compile(r"长期|永久|无固定期限|不约定期限")
 _RANGE = re.compile(rf"(?:[{NUM}年月日至到止自起长期永久无固定不约限\-./:~—,]|经营)+")
-_WHOLE_RANGE = re.compile(rf"自?(?:{DATE.pattern})[起,]*[至到\-~—]*(?:{DATE.pattern}|长期|永久)止?")
+_WHOLE_RANGE = re.compile(rf"自?(?:{DATE_PATTERN})[起,]*[至到\-~—]*(?:{DATE_PATTERN}|长期|永久)止?")
 _SIGN_MARK = re.compile(r"\((?:盖章|公章|签字|签名|签章|签字或盖章|章)\)")
 _MASK = "X×x*＊■□●○█#"
 
@@ -37,8 +43,8 @@ class Draft:
     label: Label | None = None
     source: str = "label"
     masked: bool = False
-    raw: str = field(default="", compare=False)
-    quad: NDArray[np.float32] | None = field(default=None, compare=False)
+    raw: str = dataclasses.field(default="", compare=False)
+    quad: NDArray[np.float32] | None = dataclasses.field(default=None, compare=False)
     sure: float | None = None
 
     @property
@@ -65,7 +71,16 @@ def make_draft(glyphs: Sequence[Glyph], spec: FieldSpec, *, label: Label | None,
     kept = tuple(glyphs[start:end])
     if not kept:
         return None
+    if spec.kind in (FieldKind.DATE, FieldKind.DATE_RANGE):
+        kept = _round_zeros(kept)
     return Draft(spec.id, join(kept), kept, label, source, is_masked_text("".join(g.key for g in kept)), keys, quad_of(kept))
+
+
+def _round_zeros(glyphs: tuple[Glyph, ...]) -> tuple[Glyph, ...]:
+    """In a date written in Chinese numerals the round character is 〇, whichever of 0 O ○ the recogniser took it for."""
+    if not any(g.key in "一二三四五六七八九" for g in glyphs) or any(g.key in "123456789" for g in glyphs):
+        return glyphs
+    return tuple(replace(g, char="〇", key="〇") if g.key in "0Oo○" else g for g in glyphs)
 
 
 def cut(keys: str, spec: FieldSpec) -> tuple[int, int]:
@@ -101,8 +116,8 @@ def _trim(keys: str, start: int, end: int) -> tuple[int, int]:
     return start, end
 
 
-def _longest(matches: Sequence[re.Match[str]] | object, minimum: int) -> tuple[int, int]:
-    spans = [m.span() for m in matches]  # type: ignore[attr-defined]
+def _longest(matches: Iterable[re.Match[str]], minimum: int) -> tuple[int, int]:
+    spans = [m.span() for m in matches]
     best = max(spans, key=lambda s: s[1] - s[0], default=(0, 0))
     return best if best[1] - best[0] >= minimum else (0, 0)
 

@@ -5,6 +5,7 @@ Everything here lives in the *upright frame*: the page turned so that its text r
 
 from __future__ import annotations
 
+import itertools
 import math
 import unicodedata
 from collections.abc import Sequence
@@ -74,7 +75,9 @@ def key_of(char: str) -> str:
     return unicodedata.normalize("NFKC", char).translate(_KEYS)
 
 
-_KEYS = str.maketrans({"【": "(", "】": ")", "〔": "(", "〕": ")", "[": "(", "]": ")", "—": "-", "–": "-", "﹕": ":", "∶": ":", "：": ":"})
+_KEYS = str.maketrans(
+    {"【": "(", "】": ")", "〔": "(", "〕": ")", "[": "(", "]": ")", "—": "-", "–": "-", "﹕": ":", "∶": ":", "：": ":"}
+)
 
 
 def runs_of(lines: Sequence[TextLine]) -> list[Run]:
@@ -111,7 +114,7 @@ def _glyphs(line: TextLine, index: int) -> list[Glyph]:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Runs that stand side by side on one printed line. ``gaps[i]`` is the white space before glyph i in em (inf for the first)."""
+    """Runs that stand side by side on one printed line. ``gaps[i]`` is the white space before glyph i in em (first: inf)."""
 
     glyphs: tuple[Glyph, ...]
     gaps: tuple[float, ...]
@@ -170,6 +173,6 @@ def _link_cost(a: Run, b: Run) -> float:
 def _row(chain: Sequence[Run]) -> Row:
     glyphs = tuple(g for run in chain for g in run.glyphs)
     gaps = [math.inf]
-    for before, after in zip(glyphs, glyphs[1:], strict=False):
+    for before, after in itertools.pairwise(glyphs):
         gaps.append((after.left - before.right) / min(before.em, after.em))
     return Row(glyphs, tuple(gaps))

@@ -17,7 +17,7 @@ _CODE_KINDS = {FieldKind.USCC, FieldKind.REGNO15, FieldKind.LICENCE_NO, FieldKin
 
 @dataclass(frozen=True, slots=True)
 class LabelForm:
-    """One printed form of one field's label, as keys without white space; in running text (``colon_only``) a label needs its colon."""
+    """One printed form of a field's label, as keys without white space; in running text (``colon_only``) it needs its colon."""
 
     field: str
     keys: str
@@ -130,7 +130,14 @@ def _match(row: Row, keys: str, start: int, form: LabelForm, *, free: bool) -> t
     if form.colon_only and not colon and after < _BOUNDARY:
         return None
     score = 0.6 - 0.5 * distance / size + 0.04 * min(size, 8)
-    score += 0.15 * counted + 0.2 * colon + 0.15 * (spread >= _BOUNDARY) + 0.1 * (after >= _BOUNDARY) + 0.1 * (start == 0) - 0.15 * (not free)
+    score += (
+        0.15 * counted
+        + 0.2 * colon
+        + 0.15 * (spread >= _BOUNDARY)
+        + 0.1 * (after >= _BOUNDARY)
+        + 0.1 * (start == 0)
+        - 0.15 * (not free)
+    )
     if size <= 2 and glued and spread < _BOUNDARY:
         score -= 0.35
     return end, stop, score
@@ -146,7 +153,12 @@ def _number_follows(form: LabelForm, keys: str, at: int) -> bool:
 
 def _inside_line(row: Row, keys: str, form: LabelForm, distance: int, stop: int, *, colon: bool, spaced: bool) -> bool:
     """A label glued to what stands before it: only exact, and only where what follows makes it one."""
-    if distance or form.field == STOP or len(form.keys) < 3:
+    if distance or form.field == STOP:
+        return False
+    if form.kind is FieldKind.DIGITS and _number_follows(form, keys, stop):
+        start = stop - len(form.keys) - colon
+        return start > 0 and keys[start - 1].isascii()
+    if len(form.keys) < 3:
         return False
     if form.kind is not FieldKind.DIGITS and _number_follows(form, keys, stop):
         return True
@@ -183,7 +195,10 @@ def _support(label: Label, others: Sequence[Label]) -> float:
     fields = {
         o.field
         for o in others
-        if o.field not in (label.field, STOP) and o.exact and abs(o.left - label.left) < 0.8 * label.em and 0.65 < o.em / label.em < 1.55
+        if o.field not in (label.field, STOP)
+        and o.exact
+        and abs(o.left - label.left) < 0.8 * label.em
+        and 0.65 < o.em / label.em < 1.55
     }
     return 0.1 * min(3, len(fields))
 
@@ -212,7 +227,11 @@ def _half_lost(rows: Sequence[Row], doc_type: DocumentType, chosen: Sequence[Lab
         for at, glyph in enumerate(row.glyphs):
             if row.gaps[at] < 1.5 or any(c.row == index and c.start <= at < c.end for c in chosen):
                 continue
-            aligned = [c for c in chosen if c.field != STOP and abs(c.right - glyph.right) < 0.6 * glyph.em and 0.65 < c.em / glyph.em < 1.55]
+            aligned = [
+                c
+                for c in chosen
+                if c.field != STOP and abs(c.right - glyph.right) < 0.6 * glyph.em and 0.65 < c.em / glyph.em < 1.55
+            ]
             following = row.gaps[at + 1] if at + 1 < len(row.glyphs) else math.inf
             if len(aligned) < 2 or following == math.inf:
                 continue
@@ -224,7 +243,7 @@ def _half_lost(rows: Sequence[Row], doc_type: DocumentType, chosen: Sequence[Lab
 
 
 def _remnants(rows: Sequence[Row], doc_type: DocumentType, chosen: Sequence[Label]) -> list[Label]:
-    """What glare or a fold left of a label: a piece inside the labels' column that resembles exactly one missing field's label."""
+    """What glare or a fold left of a label: a piece in the labels' column that resembles exactly one missing field's label."""
     taken = {c.field for c in chosen}
     forms = [f for f in label_forms(doc_type) if len(f.keys) >= 4 and f.field not in taken and f.field != STOP]
     named = [c for c in chosen if c.field != STOP and c.exact]
@@ -233,7 +252,11 @@ def _remnants(rows: Sequence[Row], doc_type: DocumentType, chosen: Sequence[Labe
         for start, end in _pieces(row):
             glyphs = row.glyphs[start:end]
             em = glyphs[0].em
-            beside = [c for c in named if c.left - 0.8 * em < glyphs[0].left and glyphs[-1].right < c.right + 0.8 * em and 0.65 < c.em / em < 1.55]
+            beside = [
+                c
+                for c in named
+                if c.left - 0.8 * em < glyphs[0].left and glyphs[-1].right < c.right + 0.8 * em and 0.65 < c.em / em < 1.55
+            ]
             keys = "".join(g.key for g in glyphs).rstrip(":")
             if len(beside) < 3 or len(keys) < 2 or any(c.row == index and c.start < end and start < c.end for c in chosen):
                 continue
@@ -246,13 +269,17 @@ def _remnants(rows: Sequence[Row], doc_type: DocumentType, chosen: Sequence[Labe
 
 
 def _pieces(row: Row) -> list[tuple[int, int]]:
-    """Stretches of a row that begin at its start or behind wide white space and end at a colon or at a change of detected line."""
+    """Stretches of a row that begin behind wide white space and end at a colon or at a change of detected line."""
     pieces = []
     for start in range(len(row.glyphs)):
         if row.gaps[start] < 1.5:
             continue
         end = start + 1
-        while end < len(row.glyphs) and row.glyphs[end - 1].key != ":" and (row.glyphs[end].line == row.glyphs[start].line or row.gaps[end] < 1.5):
+        while (
+            end < len(row.glyphs)
+            and row.glyphs[end - 1].key != ":"
+            and (row.glyphs[end].line == row.glyphs[start].line or row.gaps[end] < 1.5)
+        ):
             if row.glyphs[end].line != row.glyphs[end - 1].line and end - start >= 2:
                 break
             end += 1

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from certloop.extract.reading.drafts import DATE, NUM, Draft, make_draft
+from certloop.extract.reading.drafts import DATE, Draft, make_draft
 from certloop.extract.reading.glyphs import Glyph, Row
-from certloop.extract.reading.values import Span
-from certloop.templates import DocumentType, FieldKind, FieldSpec
-
-_DATE_PIECE = re.compile(rf"[{NUM}年月日.\-/·,:]+")
+from certloop.templates import DocumentType, FieldSpec
 
 
 def sentence_drafts(rows: Sequence[Row], doc_type: DocumentType, missing: Sequence[str]) -> list[Draft]:
@@ -48,28 +45,47 @@ def pattern_drafts(rows: Sequence[Row], doc_type: DocumentType, missing: Sequenc
     return found
 
 
-def loose_date(spans: Sequence[Span], spec: FieldSpec, *, below: float) -> Draft | None:
-    """The lowest free-standing date on the page below height ``below``, put together from its pieces (2021 | 年6 | 月 | 18日)."""
-    if spec.kind is not FieldKind.DATE:
-        return None
-    pieces = [s for s in spans if s.owner is None and s.y > below and _DATE_PIECE.fullmatch(s.text)]
+def loose_date(rows: Sequence[Row], owned: Collection[Glyph], spec: FieldSpec, *, below: float) -> Draft | None:
+    """The lowest free-standing date below height ``below``, put together from its pieces (2021 | 年6 | 月 | 18日).
+
+    ``owned`` are the glyphs of values that have a label.
+    """
     best: Draft | None = None
-    for seed in pieces:
-        line = sorted((p for p in pieces if abs(p.y - seed.y) < 0.9 * max(p.em, seed.em)), key=lambda p: p.left)
-        glyphs: list[Glyph] = []
-        for piece in line:
-            if glyphs and piece.left - glyphs[-1].right > 7 * piece.em:
-                glyphs = [] if not DATE.search("".join(g.key for g in glyphs)) else glyphs
-                if glyphs:
-                    break
-            glyphs += piece.glyphs
-        keys = "".join(g.key for g in glyphs)
-        match = DATE.search(keys)
-        if match and match.group().isdigit() and len({g.line for g in glyphs[match.start() : match.end()]}) > 1:
+    for line in free_lines(rows, owned, below=below):
+        match = DATE.search("".join(g.key for g in line))
+        if not match:
+            continue
+        glyphs = line[match.start() : match.end()]
+        if match.group().isdigit() and len({g.line for g in glyphs}) > 1:
             continue  # 2022 | 08 | 24: the printed 年 月 日 between them were not seen
-        if match and (best is None or glyphs[0].y > best.glyphs[0].y):
-            best = make_draft(glyphs[match.start() : match.end()], spec, label=None, source="loose")
+        if best is None or glyphs[0].y > best.glyphs[0].y:
+            best = make_draft(glyphs, spec, label=None, source="loose")
     return best
+
+
+def free_lines(rows: Sequence[Row], owned: Collection[Glyph], *, below: float) -> list[list[Glyph]]:
+    """Glyphs that belong to no value, below a height, as printed lines from left to right (rows of one height joined, cut at wide
+    white space)."""
+    taken = {id(g) for g in owned}
+    lines: list[list[Glyph]] = []
+    for row in rows:
+        for glyph in row.glyphs:
+            if id(glyph) in taken or glyph.y <= below:
+                continue
+            near = next((line for line in lines if abs(line[0].y - glyph.y) < 0.8 * min(line[0].em, glyph.em)), None)
+            if near is None:
+                lines.append([glyph])
+            else:
+                near.append(glyph)
+    pieces = []
+    for line in lines:
+        line.sort(key=lambda g: g.x)
+        start = 0
+        for at in range(1, len(line) + 1):
+            if at == len(line) or line[at].left - line[at - 1].right > 7 * line[at].em:
+                pieces.append(line[start:at])
+                start = at
+    return pieces
 
 
 def copy_mark(rows: Sequence[Row], spec: FieldSpec, *, above: float) -> Draft | None:

@@ -7,6 +7,7 @@ right, the lines under it. Everything else on the page (notices, seals, footers)
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -88,8 +89,8 @@ def _breaks(row: Row, at: int) -> bool:
     return row.gaps[at] > _SPLIT_GAP or ratio > 1.6 or ratio < 1 / 1.6
 
 
-def assign(rows: Sequence[Row], labels: Sequence[Label], fields: Mapping[str, FieldSpec]) -> dict[str, Cell]:
-    """Give every label its spans. Returns one cell per field found on the page (possibly empty: the value is blank)."""
+def assign(rows: Sequence[Row], labels: Sequence[Label], fields: Mapping[str, FieldSpec]) -> list[Cell]:
+    """Give every label its spans. Returns one cell per label, stop labels too (an empty one: the value is blank)."""
     spans = spans_of(rows, labels)
     cells = {id(label): Cell(label) for label in labels}
     for label in labels:
@@ -103,7 +104,7 @@ def assign(rows: Sequence[Row], labels: Sequence[Label], fields: Mapping[str, Fi
     for label in sorted(labels, key=lambda c: c.y):
         if not cells[id(label)].lines and label.field != STOP:
             _take_below(cells[id(label)], labels, spans, fields)
-    return {c.label.field: c for c in cells.values() if c.label.field != STOP}
+    return list(cells.values())
 
 
 def _take_right(cell: Cell, labels: Sequence[Label], spans: Sequence[Span], fields: Mapping[str, FieldSpec]) -> None:
@@ -142,7 +143,9 @@ def _take_beside(cell: Cell, labels: Sequence[Label], spans: Sequence[Span]) -> 
         and -0.5 * label.em < s.left - label.right < 4.0 * label.em
         and s.left < bound
         and 0.6 < s.em / label.em < 1.5
-        and not any(c is not label and abs(c.y - s.y) < abs(label.y - s.y) and c.left < s.left < c.right + 8 * c.em for c in labels)
+        and not any(
+            c is not label and abs(c.y - s.y) < abs(label.y - s.y) and c.left < s.left < c.right + 8 * c.em for c in labels
+        )
     ]
     if near:
         span = min(near, key=lambda s: (s.left, abs(s.y - label.y)))
@@ -180,7 +183,11 @@ def _take_continuations(
         return
     left, em = first[0].left, first[0].em
     above = _line_near(cell, spans, labels, y=first[0].y, direction=-1, left=left, em=em)
-    if above and abs((above[0].y + first[0].y) / 2 - label.y) < 0.4 * label.em and not _belongs_elsewhere(above[0], label, labels):
+    if (
+        above
+        and abs((above[0].y + first[0].y) / 2 - label.y) < 0.4 * label.em
+        and not _belongs_elsewhere(above[0], label, labels)
+    ):
         cell.lines.insert(0, above)
         for span in above:
             span.owner = label
@@ -200,14 +207,19 @@ def _line_near(
     starts = [
         s
         for s in spans
-        if s.owner is None and 0.5 * em < direction * (s.y - y) < 2.4 * em and abs(s.left - left) < 1.6 * em and 0.6 < s.em / em < 1.6
+        if s.owner is None
+        and 0.5 * em < direction * (s.y - y) < 2.4 * em
+        and abs(s.left - left) < 1.6 * em
+        and 0.6 < s.em / em < 1.6
     ]
     if not starts:
         return []
     head = min(starts, key=lambda s: abs(s.y - y))
     line = [head]
     bound = min((c.left for c in labels if c.row == head.row and c.left > head.left), default=math.inf)
-    for span in sorted((s for s in spans if s.row == head.row and s.start > head.start and s.owner is None), key=lambda s: s.left):
+    for span in sorted(
+        (s for s in spans if s.row == head.row and s.start > head.start and s.owner is None), key=lambda s: s.left
+    ):
         if span.left >= bound or (span.left - line[-1].right) / em > 2.0:
             break
         line.append(span)
@@ -216,7 +228,9 @@ def _line_near(
 
 def _belongs_elsewhere(span: Span, label: Label, labels: Sequence[Label]) -> bool:
     """Whether another label of the column stands closer to the span's height."""
-    return any(c is not label and c.left < span.left and abs(c.y - span.y) < abs(label.y - span.y) and c.row == span.row for c in labels)
+    return any(
+        c is not label and c.left < span.left and abs(c.y - span.y) < abs(label.y - span.y) and c.row == span.row for c in labels
+    )
 
 
 def _continues(
@@ -247,7 +261,7 @@ def _continues(
 def _label_pitch(label: Label, labels: Sequence[Label]) -> float:
     """Smallest distance between two labels of the label's column; 0 where it stands alone."""
     column = sorted(c.y for c in labels if abs(c.left - label.left) < 1.5 * label.em and c.field != STOP)
-    steps = [b - a for a, b in zip(column, column[1:], strict=False) if b - a > 0.8 * label.em]
+    steps = [b - a for a, b in itertools.pairwise(column) if b - a > 0.8 * label.em]
     return min(steps, default=0.0)
 
 
@@ -267,7 +281,11 @@ def _take_below(cell: Cell, labels: Sequence[Label], spans: Sequence[Span], fiel
     kind = fields[label.field].kind
     bound = min((c.left for c in labels if c.left > label.right and abs(c.y - label.y) < 1.5 * label.em), default=math.inf)
     floor = min(
-        (c.y for c in labels if c.y > label.y + 0.8 * label.em and c.left < min(bound, label.right + 8 * label.em) and c.right > label.left),
+        (
+            c.y
+            for c in labels
+            if c.y > label.y + 0.8 * label.em and c.left < min(bound, label.right + 8 * label.em) and c.right > label.left
+        ),
         default=math.inf,
     )
     reach = 2.6 if kind is not FieldKind.USCC else 3.0
@@ -285,7 +303,9 @@ def _take_below(cell: Cell, labels: Sequence[Label], spans: Sequence[Span], fiel
     head = min(starts, key=lambda s: (round((s.y - label.y) / label.em), s.left))
     limit = bound
     line = [head]
-    for span in sorted((s for s in spans if s.row == head.row and s.start > head.start and s.owner is None), key=lambda s: s.left):
+    for span in sorted(
+        (s for s in spans if s.row == head.row and s.start > head.start and s.owner is None), key=lambda s: s.left
+    ):
         if span.left >= limit or (span.left - line[-1].right) / head.em > 3.0:
             break
         line.append(span)
@@ -297,7 +317,11 @@ def _take_below(cell: Cell, labels: Sequence[Label], spans: Sequence[Span], fiel
     while True:
         following = _line_near(cell, spans, labels, y=cell.lines[-1][0].y, direction=1, left=head.left, em=head.em)
         following = [s for s in following if s.left < limit]
-        if not following or following[0].y > floor - 0.3 * label.em or not _continues(cell, following, FieldKind.LONG_TEXT, labels, (), spans):
+        if (
+            not following
+            or following[0].y > floor - 0.3 * label.em
+            or not _continues(cell, following, FieldKind.LONG_TEXT, labels, (), spans)
+        ):
             return
         cell.lines.append(following)
         for span in following:
