@@ -6,6 +6,7 @@ fixed when reading certificates, so it must never outweigh the fields: the compo
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -62,7 +63,7 @@ def composite_reward(
     if not all(0.0 <= part <= 1.0 for part in parts):
         raise RewardError(f"every part of the composite reward must lie in [0, 1], got {parts}")
     w = weights or Weights()
-    reward = w.quality * quality + w.path * path + w.efficiency * efficiency + w.form * form
+    reward = math.fsum((w.quality * quality, w.path * path, w.efficiency * efficiency, w.form * form))
     return min(1.0, reward, quality + QUALITY_MARGIN) if gated else min(1.0, reward)
 
 
