@@ -25,6 +25,7 @@ from certloop.extract.reading.document import LayoutReading, read_layout
 from certloop.extract.reading.glyphs import rows_of, runs_of
 from certloop.extract.reading.orient import Upright, find_upright
 from certloop.extract.seal_values import with_seal_values
+from certloop.extract.signatures import with_marks
 from certloop.extract.split import split_lines
 from certloop.extract.surroundings import Surroundings, look_around, without_seal_text
 from certloop.templates import DocumentType, Registry, squash
@@ -115,6 +116,7 @@ class _Episode:
             _, layout = self._think(lines, doc_type.id)
         if layout is not None:
             layout = with_seal_values(layout, doc_type, self.around.seals, self.upright)
+            layout = with_marks(layout, doc_type, self.image, self.around.seals, self.upright)
             if self.around.masked is not None and self.around.masked.covers:
                 layout, covered = with_covers(layout, self.around.masked, self.upright)
         return DocumentReading(doc_type, found, layout, self.upright, lines, self.steps, covered)

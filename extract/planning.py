@@ -31,9 +31,11 @@ _CODES = (FieldKind.USCC, FieldKind.REGNO15, FieldKind.ID_NUMBER)
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One tool call: ``reread`` the lines that hold ``glyphs``; ``zoom`` or ``red_ink`` a ``region`` ((4, 2) upright pixels)
-    with characters of ``em`` px; read a region as one line (``strip``) that must hold ``wanted``; ``look_again`` at the whole page with
-    ``long_edge`` px. ``key`` keeps it from being done twice."""
+    """One tool call. ``key`` keeps it from being done twice.
+
+    ``reread`` the lines that hold ``glyphs``; ``zoom`` or ``red_ink`` a ``region`` ((4, 2) upright pixels) whose characters are ``em``
+    px; read a region as one line (``strip``) that must hold ``wanted``; ``look_again`` at the whole page with ``long_edge`` px.
+    """
 
     tool: str
     field: str

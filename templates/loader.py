@@ -21,7 +21,7 @@ BUILTIN = Path(__file__).resolve().parent
 _ID = re.compile(r"[a-z][a-z0-9_]{1,63}")
 _FIELD_KEYS = {
     "id", "label", "kind", "required", "aliases", "validators", "values", "unlabelled", "placement", "sentences", "value_pattern",
-    "part", "range_of", "range_part",
+    "part", "mark", "range_of", "range_part",
 }  # fmt: skip
 _TYPE_KEYS = {
     "id",
@@ -140,6 +140,7 @@ def _field(path: Path, entry: dict[str, Any]) -> FieldSpec:
         sentences=tuple(SentenceRule(_regex(path, name, p, group="value")) for p in entry.get("sentences", ())),
         value_pattern=_regex(path, name, entry["value_pattern"]) if "value_pattern" in entry else None,
         part=entry.get("part"),
+        mark=entry.get("mark"),
         range_of=entry.get("range_of"),
         range_part=entry.get("range_part", "end"),
     )

@@ -58,6 +58,7 @@ class FieldSpec:
     ``validators`` are kinds of ``certloop.validators`` (an empty tuple means: those of ``kind``). ``unlabelled`` says that the
     value may stand without a printed label (the issue date under the seal, the permit's copy mark); ``part`` names the side of a
     card that holds the field (front, back): a side that no page shows makes its fields missing_page.
+    ``mark`` is seal or signature where the value is not text but whether such a mark is there (``values``: yes and no).
     ``range_of`` names the field beside whose label a range is printed of which this field is the ``range_part`` (start, end).
     """
 
@@ -75,6 +76,7 @@ class FieldSpec:
     part: str | None = None
     range_of: str | None = None
     range_part: str = "end"
+    mark: str | None = None
 
     @property
     def labels(self) -> tuple[str, ...]:

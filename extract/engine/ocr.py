@@ -122,8 +122,11 @@ class OcrEngine:
         return TextLine(quad, text, float(np.mean(sums)) if sums else 0.0, tuple(places), tuple(sums))
 
     def _upside_down(self, quads: Sequence[Quad], crops: Sequence[Image]) -> list[bool]:
-        """Which crops stand on their head. The lines of a page agree, so a dozen of them vote, lying and standing ones
-        apart; a short line on its own (08, 80) cannot be told from its reversal."""
+        """Which crops stand on their head.
+
+        The lines of a page agree, so a dozen of them vote, lying and standing ones apart: a short line on its own (08, 80) cannot
+        be told from its reversal.
+        """
         standing = [bool(abs(q[1, 1] - q[0, 1]) > abs(q[1, 0] - q[0, 0])) for q in quads]
         turned = dict.fromkeys((False, True), False)
         for group in (False, True):

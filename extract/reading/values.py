@@ -246,9 +246,10 @@ def _continues(
         between = label.y + 0.5 * label.em < other.y <= head.y + 0.2 * head.em
         if between and other.left < head.right and other.right > label.left and other.left < head.left + head.em:
             return False
+    text = "".join(s.text for s in line)
     if kind is FieldKind.DATE_RANGE:
-        return bool(_DATEISH.fullmatch("".join(s.text for s in line)))
-    if kind in (FieldKind.TEXT, FieldKind.MONEY) and _DATE_LINE.fullmatch("".join(s.text for s in line)):
+        return bool(_DATEISH.fullmatch(text))
+    if kind in (FieldKind.TEXT, FieldKind.MONEY) and (_DATE_LINE.fullmatch(text) or ":" in text[:3]):
         return False
     pitch = head.y - cell.lines[-1][0].y
     if len(cell.lines) >= 2 and pitch > 1.35 * (cell.lines[-1][0].y - cell.lines[-2][0].y) + 0.2 * head.em:
