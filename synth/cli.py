@@ -38,6 +38,7 @@ def make_command(
         str, typer.Option(help="OpenAI-compatible endpoint that writes the values, e.g. http://localhost:8000/v1.")
     ] = "",
     writer_model: Annotated[str, typer.Option(help="Model of that endpoint.")] = "",
+    writer_key: Annotated[Path | None, typer.Option(metavar="FILE", exists=True, help="File that holds its key.")] = None,
 ) -> None:
     """Write images, labels, TRL and ms-swift rows. Killed and repeated, it goes on where it stopped."""
     from certloop.synth.config import DEFAULT_SPLITS, MakeConfig, WriterConfig
@@ -45,6 +46,7 @@ def make_command(
     from certloop.synth.progress import progress_bar
     from certloop.synth.weights import parse_weights
 
+    key = writer_key.read_text(encoding="utf-8").strip() if writer_key else ""
     config = MakeConfig(
         out=out,
         types=_types(types),
@@ -59,7 +61,7 @@ def make_command(
         workers=workers,
         parquet=parquet,
         search_path=tuple(str(p) for p in templates or ()),
-        writer=WriterConfig(writer_url, writer_model) if writer_url else None,
+        writer=WriterConfig(writer_url, writer_model, key) if writer_url else None,
     )
     with progress_bar("images") as progress:
         manifest = make(config, progress)

@@ -40,6 +40,8 @@ class LabelCheck:
 
 def check_labels(samples: Iterable[Sample], engine: OcrEngine, *, keep: int = 25) -> LabelCheck:
     """Read every value's boxes and count the label's characters that come back, in order."""
+    from certloop.extract.engine.ocr import crop
+
     check = LabelCheck()
     for sample in samples:
         for name, box in sample.label["boxes"].items():
@@ -47,7 +49,7 @@ def check_labels(samples: Iterable[Sample], engine: OcrEngine, *, keep: int = 25
             if not value or box["region"] == "seal" or name in ("公章", "签字"):
                 continue
             quads = [_padded(np.array(quad, np.float32)) for quad in box["lines"]]
-            text = _alike("".join(line.text for line in engine.recognise(sample.image, quads)))
+            text = _alike("".join(engine.recognise_crop(crop(sample.image, quad), quad).text for quad in quads))
             wanted = _alike(value)
             hit = sum(m.size for m in SequenceMatcher(None, wanted, text, autojunk=False).get_matching_blocks())
             if box["sealed"] or box["region"] == "hand":

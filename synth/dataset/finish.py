@@ -98,10 +98,7 @@ def _refuse_leaks(row: dict[str, Any], images: set[bytes], owners: dict[bytes, s
 
 
 def _write_parquet(config: MakeConfig) -> None:
-    try:
-        pyarrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
-    except ImportError as error:
-        raise DatasetError("Parquet needs the package pyarrow; install it or leave --parquet out") from error
+    pyarrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     for name, weight in config.splits:
         if weight > 0:
             with (config.out / f"{name}.jsonl").open(encoding="utf-8") as file:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
+from importlib.util import find_spec
 from itertools import islice
 from typing import Any
 
@@ -31,6 +32,8 @@ def make(config: MakeConfig, progress: Progress | None = None) -> dict[str, Any]
     dataset, a full disk, duplicates or leaks.
     """
     make_plan(config)
+    if config.parquet and find_spec("pyarrow") is None:
+        raise DatasetError("Parquet needs the package pyarrow; install it or leave --parquet out")
     for name, _ in config.profiles:
         load_profile(name)
     done = _prepare(config)

@@ -29,10 +29,12 @@ class Style:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A printed label with its value. ``labels`` are the wordings a seed chooses from, ``spread`` the width over which the
-    label's
-    characters are spread, ``value`` the place of the value (default: behind the label), ``width`` where it wraps. ``optional`` is
-    the chance that the row is missing, ``blank`` that it stands without a value, ``shown`` whether the label is printed."""
+    """A printed label with its value.
+
+    ``labels`` are the wordings a seed chooses from, ``spread`` is the width over which the label's characters are spread,
+    ``value`` the place of the value (default: behind the label), ``width`` where it wraps. ``optional`` is the chance that the row is
+    missing, ``blank`` that it stands without a value, ``handwritten`` that its value is written by hand (where the handwriting
+    faces have its characters)."""
 
     field: str
     at: Point
@@ -51,6 +53,7 @@ class Row:
     after: str = ""
     underline: float = 0.0
     align: str = "left"
+    handwritten: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,12 +76,12 @@ class Faces:
         return None
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def open_font(path: Path, size_px: float) -> ImageFont.FreeTypeFont:
     return ImageFont.truetype(str(path), size_px, layout_engine=ImageFont.Layout.BASIC)
 
 
-@lru_cache(maxsize=200_000)
+@lru_cache(maxsize=60_000)
 def advance(path: Path, size_px: float, char: str) -> float:
     """Width of one character in pixels."""
     return float(open_font(path, size_px).getlength(char))

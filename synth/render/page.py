@@ -10,6 +10,7 @@ from random import Random
 
 from PIL import Image, ImageDraw
 
+from certloop.synth.errors import GlyphMissingError
 from certloop.synth.fields import Fact, print_fact
 from certloop.synth.layout import FormDate, Layout, Paragraphs, Row, Style, Text
 from certloop.synth.render.fonts import Faces, default_faces
@@ -121,6 +122,7 @@ class _Writer:
             return
         vx, vy = (row.value[0] * scale, row.value[1] * scale) if row.value else (right + 0.35 * label_style.size * scale, y)
         vx, vy = vx + self.shift[0] * scale, vy + (self.shift[1] + self.rng.gauss(0, self.job.layout.jitter * 0.12)) * scale
+        style, region = self._hand(row, value, style)
         style, lines = fit(self.pen, value, style, row.width * scale, row.lines, tidy=self.tidy)
         boxes = draw_lines(self.pen, lines, vx, vy, style, align=row.align)
         if row.underline:
@@ -129,9 +131,20 @@ class _Writer:
             ImageDraw.Draw(self.page.image).line(
                 (left, base, left + row.underline * scale, base), fill="#444444", width=max(1, round(scale))
             )
-        self.page.print_value(row.field, value.replace("\n", ""), tuple(boxes), label=label.replace("\n", ""))
+        self.page.print_value(row.field, value.replace("\n", ""), tuple(boxes), region=region, label=label.replace("\n", ""))
         if row.after:
             draw_line(self.pen, row.after, boxes[-1][2] + 0.3 * style.size * scale, vy, label_style)
+
+    def _hand(self, row: Row, value: str, style: Style) -> tuple[Style, str]:
+        """The style and region of a value that a person may have written in."""
+        if not row.handwritten or self.rng.random() >= row.handwritten:
+            return style, "print"
+        font, ink = self.rng.choice(("hand", "hand_running")), self.rng.choice(("#1c1c24", "#1e2a66"))
+        try:
+            self.pen.faces.runs(font, value)
+        except GlyphMissingError:
+            return style, "print"
+        return replace(style, font=font, colour=ink, size=style.size * 1.15, weight=0.0), "hand"
 
     def _label(self, row: Row, label: str, x: float, y: float, style: Style) -> float:
         first, _, second = label.partition("\n")
@@ -229,7 +242,7 @@ def _styles(layout: Layout, rng: Random) -> dict[str, Style]:
 
 
 _GROUNDS: OrderedDict[tuple[str, str, float, int, int], Image.Image] = OrderedDict()
-_GROUNDS_KEPT = 40
+_GROUNDS_KEPT = 16
 _VALUE_SIZE = (0.9, 1.04)
 _LABEL_STYLES = ("label", "small", "office")
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,7 @@ def test_bad_requests_fail_before_anything_is_written(tmp_path: Path) -> None:
         ({"profiles": (("dusty", 1.0),)}, ProfileError),
         ({"splits": (("train", 0.0),)}, DatasetError),
         ({"count": 0}, DatasetError),
+        *([({"parquet": True}, DatasetError)] if find_spec("pyarrow") is None else []),
     ):
         with pytest.raises(error):
             make(replace(SMALL, out=out, **bad))  # type: ignore[arg-type]
