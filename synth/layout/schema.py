@@ -32,9 +32,9 @@ class Row:
     """A printed label with its value.
 
     ``labels`` are the wordings a seed chooses from, ``spread`` is the width over which the label's characters are spread,
-    ``value`` the place of the value (default: behind the label), ``width`` where it wraps. ``optional`` is the chance that the row is
-    missing, ``blank`` that it stands without a value, ``handwritten`` that its value is written by hand (where the handwriting
-    faces have its characters)."""
+    ``value`` the place of the value (default: behind the label), ``width`` where it wraps. ``optional`` is the chance that the
+    row is missing, ``blank`` that it stands without a value, ``handwritten`` that its value is written by hand (where the
+    handwriting faces have its characters)."""
 
     field: str
     at: Point

@@ -7,6 +7,7 @@ import math
 
 import cv2
 import numpy as np
+from numpy.typing import NDArray
 
 from certloop.synth.perturb.ground import make_ground
 from certloop.synth.perturb.state import Params, Points, State, pixels
@@ -38,6 +39,36 @@ def fold(state: State, rng: np.random.Generator, p: Params) -> None:
         crease = 1 - 0.16 * np.exp(-((t - 1) ** 2)) + 0.10 * np.exp(-((t + 1) ** 2))
         light *= crease[None, :] if axis == 1 else crease[:, None]
     state.image = np.clip(state.image * light[..., None], 0, 255).astype(np.uint8)
+
+
+def crumple(state: State, rng: np.random.Generator, p: Params) -> None:
+    """Paper that was crumpled and smoothed: small random shifts (``depth``, fraction of the width), creases lit from one side."""
+    w, h = state.size
+    cells = (int(rng.integers(5, 9)), int(rng.integers(7, 12)))
+    shifts = [_smooth(rng.uniform(-1, 1, cells), (w, h)) * p["depth"] * w for _ in range(2)]
+    xs, ys = np.meshgrid(np.arange(w, dtype=np.float32), np.arange(h, dtype=np.float32))
+    source = (xs + shifts[0], ys + shifts[1])
+    state.image = pixels(cv2.remap(state.image, *source, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE))
+    if state.cover is not None:
+        state.cover = pixels(cv2.remap(state.cover, *source, cv2.INTER_NEAREST))
+    state.quads = _moved_back(state.quads, shifts)
+    light = 1 + p["shade"] * _smooth(_creases((max(16, w // 4), max(16, h // 4)), rng), (w, h))
+    state.image = np.clip(state.image * light[..., None], 0, 255).astype(np.uint8)
+
+
+def _creases(size: tuple[int, int], rng: np.random.Generator) -> NDArray[np.float64]:
+    """A light field in about [-1, 1]: straight creases, bright on one side and dark on the other, fading away from them."""
+    w, h = size
+    y, x = np.mgrid[0:h, 0:w] / float(w)
+    field = np.zeros((h, w))
+    for _ in range(int(rng.integers(10, 22))):
+        a = rng.uniform(0, math.pi)
+        cx, cy = rng.uniform(0, 1), rng.uniform(0, h / w)
+        across = (x - cx) * math.cos(a) + (y - cy) * math.sin(a)
+        along = -(x - cx) * math.sin(a) + (y - cy) * math.cos(a)
+        reach, length = rng.uniform(0.02, 0.09), rng.uniform(0.1, 0.45)
+        field += rng.uniform(-1, 1) * np.tanh(across / 0.003) * np.exp(-np.abs(across) / reach - (along / length) ** 2)
+    return np.clip(field, -1.3, 1.3)
 
 
 def place(state: State, rng: np.random.Generator, p: Params) -> None:
@@ -94,6 +125,26 @@ def project(matrix: np.ndarray, points: Points) -> Points:
     """Apply a 3x3 projective matrix to points of any leading shape."""
     flat = np.concatenate([points.reshape(-1, 2), np.ones((points.size // 2, 1))], axis=1) @ np.asarray(matrix, np.float64).T
     return (flat[:, :2] / flat[:, 2:]).reshape(points.shape)
+
+
+def _smooth(cells: NDArray[np.float64], size: tuple[int, int]) -> NDArray[np.float32]:
+    """A coarse grid as a smooth field of ``size`` (width, height)."""
+    return np.asarray(cv2.resize(cells.astype(np.float32), size, interpolation=cv2.INTER_CUBIC), np.float32)
+
+
+def _moved_back(points: Points, shifts: list[NDArray[np.float32]]) -> Points:
+    """Where points go when each pixel is taken from itself plus ``shifts``: a fixed point, found in a few rounds."""
+    moved = points.copy()
+    for _ in range(8):
+        moved = points - np.stack([_sampled(shift, moved) for shift in shifts], axis=-1)
+    return moved
+
+
+def _sampled(field: NDArray[np.float32], points: Points) -> NDArray[np.float64]:
+    """Values of ``field`` at points (N, 4, 2), bilinear, clamped at the edges."""
+    flat = np.ascontiguousarray(points.reshape(1, -1, 2), np.float32)
+    values = cv2.remap(field, flat[..., 0], flat[..., 1], cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
+    return np.asarray(values, np.float64).reshape(points.shape[:-1])
 
 
 def _shift(state: State, columns: np.ndarray, rows: np.ndarray) -> None:

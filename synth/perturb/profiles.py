@@ -18,6 +18,7 @@ from certloop.synth.perturb.state import Params, State
 Step = Callable[[State, np.random.Generator, Params], None]
 STEPS: Mapping[str, tuple[Step, tuple[str, ...]]] = {
     "curl": (geometry.curl, ("amount",)),
+    "crumple": (geometry.crumple, ("depth", "shade")),
     "fold": (geometry.fold, ("depth",)),
     "place": (geometry.place, ("ground", "margin", "tilt_deg", "perspective")),
     "shrink": (geometry.shrink, ("long_edge",)),

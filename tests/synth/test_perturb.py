@@ -32,6 +32,7 @@ def marked_page() -> tuple[np.ndarray, np.ndarray]:
 GEOMETRIC: list[dict[str, Any]] = [
     {"step": "curl", "amount": 0.02},
     {"step": "fold", "depth": 0.012},
+    {"step": "crumple", "depth": 0.006, "shade": 0.1},
     {"step": "place", "ground": "offwhite", "margin": 0.1, "tilt_deg": 12.0, "perspective": 0.12},
     {"step": "shrink", "long_edge": 500},
     {"step": "turn", "degrees": 90},
@@ -41,7 +42,7 @@ GEOMETRIC: list[dict[str, Any]] = [
 ]
 
 
-CASES = [[step] for step in GEOMETRIC] + [GEOMETRIC[:5], GEOMETRIC]
+CASES = [[step] for step in GEOMETRIC] + [GEOMETRIC[:6], GEOMETRIC]
 
 
 @pytest.mark.parametrize("steps", CASES, ids=lambda steps: "+".join(s["step"] for s in steps))
