@@ -1,0 +1,237 @@
+"""Backup while the store is in use, and restore into an empty place.
+
+Two kinds: ``sqlite`` copies the database page by page through SQLite's own online backup; ``portable`` writes each table as JSON
+Lines and can be restored into either database. Both copy the blobs and write their manifest last. A backup holds personal data.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Table, insert, select, update
+
+from certloop.agentrl.store.batch import BLOB
+from certloop.agentrl.store.blobs import LocalBlobs, open_blobs, replace_synced, sync_folder, write_synced
+from certloop.agentrl.store.engine import parse_url, reading, writing
+from certloop.agentrl.store.erase import JOURNAL, finish_erasures, replay_journal
+from certloop.agentrl.store.errors import BackupError, BlobMissingError
+from certloop.agentrl.store.events import now
+from certloop.agentrl.store.schema import TENANT_TABLES, audit, links, meta
+from certloop.agentrl.store.store import Store
+from certloop.agentrl.store.verify import verify
+
+SCHEMA = "certloop.backup/1"
+MANIFEST = "manifest.json"
+_PAGE = 1000
+_ORDER = {"store_events": "position", "store_audit": "position", "store_links": "key", "store_erased": "document_id"}
+
+
+class BackupKind(StrEnum):
+    SQLITE = "sqlite"
+    PORTABLE = "portable"
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What came back. ``erased_again`` counts documents that the journal says were erased after the backup was made."""
+
+    tenants: tuple[str, ...]
+    events: int
+    blobs: int
+    erased_again: int
+
+
+def backup(store: Store, folder: Path, *, actor: str, kind: BackupKind | None = None) -> dict[str, Any]:
+    """Write a backup into an empty or new folder and return its manifest. Default: ``sqlite`` for SQLite, else ``portable``.
+
+    Every blob is compared with its hash on the way. Raises BackupError (the folder is not empty, or the kind does not fit),
+    BlobMissingError, BlobCorruptError.
+    """
+    kind = kind or (BackupKind.SQLITE if store.engine.dialect.name == "sqlite" else BackupKind.PORTABLE)
+    if kind is BackupKind.SQLITE and store.engine.dialect.name != "sqlite":
+        raise BackupError("only an SQLite store has an SQLite backup; leave the kind out, or say portable")
+    if folder.exists() and any(folder.iterdir()):
+        raise BackupError("the folder of a backup must be empty or new")
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    heads = {tenant: _head(store, tenant) for tenant in store.tenants()}
+    files = _copy_sqlite(store, folder) if kind is BackupKind.SQLITE else _write_tables(store, folder)
+    manifest = {
+        "schema": SCHEMA,
+        "kind": str(kind),
+        "created_at": now(),
+        "store_id": store.store_id,
+        "store_version": store.version,
+        "heads": {tenant: head for tenant, head in heads.items() if head},
+        "blobs": _copy_blobs(store, folder),
+        "files": {name: _file_sha256(folder / name) for name in files},
+    }
+    replace_synced(folder / MANIFEST, (json.dumps(manifest, ensure_ascii=False, indent=2) + "\n").encode())
+    for tenant in store.tenants():
+        store.for_tenant(tenant).note(actor, "backup", backup_kind=str(kind))
+    return manifest
+
+
+def restore(folder: Path, url: str, blob_url: str = "", *, actor: str, journal_url: str = "") -> Restored:
+    """Put a backup into a store that is still empty, erase again what was erased since, and verify it.
+
+    The journals of erasures are that of the backup, that of the blobs where the store goes and, with ``journal_url``, that of the
+    blobs it had before. Raises BackupError when the backup is incomplete or changed, or the target is not empty.
+    """
+    manifest = _checked(folder)
+    parsed = parse_url(url)
+    if manifest["kind"] == BackupKind.SQLITE:
+        if parsed.get_backend_name() != "sqlite":
+            raise BackupError("this backup is an SQLite file; make a portable one to move to Postgres")
+        target = Path(str(parsed.database))
+        if target.exists():
+            raise BackupError("there is a store at the target already; restore into an empty place")
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        replace_synced(target, (folder / "store.db").read_bytes())
+    with Store.open(url, blob_url) as store:
+        if manifest["kind"] == BackupKind.PORTABLE:
+            _read_tables(store, folder)
+    with Store.open(url, blob_url) as store:  # again: the salt of its subject keys is now the backup's
+        return _after(store, folder, manifest, actor, journal_url)
+
+
+def _after(store: Store, folder: Path, manifest: dict[str, Any], actor: str, journal_url: str) -> Restored:
+    source, count = LocalBlobs(folder / "blobs"), 0
+    for tenant in (*store.tenants(), JOURNAL):
+        for sha256 in source.list(tenant):
+            store.blobs.put(tenant, source.get(tenant, sha256))
+            count += tenant != JOURNAL
+    again = 0
+    for tenant in store.tenants():
+        handle = store.for_tenant(tenant)
+        finish_erasures(handle, actor)
+        for journal in (store.blobs, *([open_blobs(journal_url)] if journal_url else [])):
+            again += replay_journal(handle, journal, actor)
+        handle.note(actor, "restore", erased_again=again)
+    report = verify(store, manifest["heads"])
+    if not report.clean:
+        first = report.findings[0]
+        raise BackupError(f"the restored store does not verify: {first.problem} at {first.what}, {len(report.findings)} in all")
+    return Restored(store.tenants(), report.events, count, again)
+
+
+def _checked(folder: Path) -> dict[str, Any]:
+    try:
+        manifest = json.loads((folder / MANIFEST).read_bytes())
+    except (OSError, ValueError):
+        raise BackupError("this folder holds no complete backup: its manifest is missing or unreadable") from None
+    if not isinstance(manifest, dict) or manifest.get("schema") != SCHEMA:
+        raise BackupError(f"this manifest is of another kind; this release reads {SCHEMA}")
+    for name, sha256 in manifest["files"].items():
+        if not (folder / name).is_file() or _file_sha256(folder / name) != sha256:
+            raise BackupError(f"{name} of this backup is missing or was changed; use another backup")
+    return manifest
+
+
+def _copy_sqlite(store: Store, folder: Path) -> list[str]:
+    """SQLite's online backup: writers go on, and the copy is one consistent state."""
+    target = folder / "store.db"
+    write_synced(target, b"")
+    raw = store.engine.raw_connection()
+    try:
+        source = raw.driver_connection
+        assert isinstance(source, sqlite3.Connection)
+        with closing(sqlite3.connect(target)) as copy:
+            source.backup(copy)
+            copy.execute("PRAGMA journal_mode=DELETE")
+    finally:
+        raw.close()
+    write_synced(target, target.read_bytes())
+    return ["store.db"]
+
+
+def _write_tables(store: Store, folder: Path) -> list[str]:
+    names = ["meta.jsonl"]
+    with reading(store.engine, None) as connection:
+        lines = [dict(row._mapping) for row in connection.execute(select(meta))]
+    write_synced(folder / "meta.jsonl", _lines(lines))
+    for tenant in store.tenants():
+        (folder / "tenants" / tenant).mkdir(mode=0o700, parents=True)
+        with reading(store.engine, tenant) as connection:
+            for table in TENANT_TABLES:
+                name = f"tenants/{tenant}/{table.name}.jsonl"
+                query = select(table).where(table.c.tenant == tenant).order_by(table.c[_ORDER[table.name]])
+                with (folder / name).open("xb") as file:
+                    for rows in connection.execution_options(yield_per=_PAGE).execute(query).partitions():
+                        file.write(_lines([dict(row._mapping) for row in rows]))
+                names.append(name)
+        sync_folder(folder / "tenants" / tenant)
+    return names
+
+
+def _read_tables(store: Store, folder: Path) -> None:
+    if store.tenants():
+        raise BackupError("there is a store at the target already; restore into an empty place")
+    with writing(store.engine, None) as connection:
+        for row in _rows(folder / "meta.jsonl"):
+            connection.execute(update(meta).where(meta.c.key == row["key"]).values(value=row["value"]))
+    for path in sorted((folder / "tenants").iterdir()) if (folder / "tenants").is_dir() else []:
+        store.for_tenant(path.name)
+        with writing(store.engine, path.name) as connection:
+            for table in TENANT_TABLES:
+                for page in _pages(path / f"{table.name}.jsonl", table):
+                    connection.execute(insert(table), page)
+
+
+def _copy_blobs(store: Store, folder: Path) -> dict[str, int]:
+    """Blobs after rows: what a row of the copy names is there, unless it was erased meanwhile (the journal says so)."""
+    copy, counts = LocalBlobs(folder / "blobs"), {}
+    for tenant in store.tenants():
+        with reading(store.engine, tenant) as connection:
+            query = select(links.c.key).where(links.c.tenant == tenant, links.c.kind == BLOB).distinct()
+            wanted = connection.execute(query).scalars().all()
+        counts[tenant] = len(wanted)
+        for sha256 in wanted:
+            try:
+                copy.put(tenant, store.blobs.get(tenant, sha256))
+            except BlobMissingError:
+                with reading(store.engine, tenant) as connection:
+                    if connection.execute(query.where(links.c.key == sha256)).first() is not None:
+                        raise
+    for sha256 in store.blobs.list(JOURNAL):
+        copy.put(JOURNAL, store.blobs.get(JOURNAL, sha256))
+    return counts
+
+
+def _head(store: Store, tenant: str) -> str | None:
+    with reading(store.engine, tenant) as connection:
+        query = select(audit.c.hash).where(audit.c.tenant == tenant).order_by(audit.c.position.desc()).limit(1)
+        return connection.execute(query).scalar()
+
+
+def _lines(rows: list[dict[str, Any]]) -> bytes:
+    return "".join(json.dumps(row, ensure_ascii=True, separators=(",", ":")) + "\n" for row in rows).encode()
+
+
+def _rows(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open(encoding="ascii") as file:
+        for line in file:
+            yield json.loads(line)
+
+
+def _pages(path: Path, table: Table) -> Iterator[list[dict[str, Any]]]:
+    page: list[dict[str, Any]] = []
+    for row in _rows(path):
+        page.append({column.name: row[column.name] for column in table.columns})
+        if len(page) == _PAGE:
+            yield page
+            page = []
+    if page:
+        yield page
+
+
+def _file_sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,260 @@
+"""Bytes by their SHA-256, one space per tenant: a local folder, or any fsspec address."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+from certloop.agentrl.store.errors import BlobCorruptError, BlobMissingError, StoreUnavailableError, StoreUrlError, TenantError
+
+STALE_S = 3600.0
+_TENANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_INCOMING = ".incoming"
+
+
+def check_tenant(tenant: str) -> str:
+    """Return the tenant's name unchanged. Raises TenantError: names become folder names, so they are narrow on purpose."""
+    if not isinstance(tenant, str) or not _TENANT.fullmatch(tenant):
+        raise TenantError("a tenant's name has 1 to 63 lower-case letters, digits, '-' or '_' and begins with a letter or digit")
+    return tenant
+
+
+class BlobStore(Protocol):
+    """The port. One conformance suite runs on every adapter; the contract:
+
+    - ``put`` returns only when the bytes are durable, is atomic (a reader or a crash sees all of them or none) and idempotent;
+    - ``get`` compares the bytes with the hash: BlobMissingError, or BlobCorruptError;
+    - one tenant's blobs are invisible to another, even when the bytes are equal; ``delete`` therefore touches one tenant only;
+    - ``delete`` and ``exists`` never raise for what is not there; ``list`` yields complete blobs only;
+    - ``sweep`` removes what a killed writer left behind and returns how many files that were.
+    """
+
+    @property
+    def url(self) -> str: ...
+
+    def put(self, tenant: str, data: bytes) -> str: ...
+
+    def get(self, tenant: str, sha256: str) -> bytes: ...
+
+    def exists(self, tenant: str, sha256: str) -> bool: ...
+
+    def delete(self, tenant: str, sha256: str) -> bool: ...
+
+    def list(self, tenant: str) -> Iterator[str]: ...
+
+    def sweep(self, older_than_s: float = STALE_S) -> int: ...
+
+
+def open_blobs(url: str) -> BlobStore:
+    """A folder's path, ``file://...``, or an fsspec address such as ``s3://bucket/prefix`` (needs the extra ``scale``).
+
+    Raises StoreUrlError, StoreUnavailableError.
+    """
+    if not url:
+        raise StoreUrlError("no place for blobs was given; set CERTLOOP_BLOB_URL to a folder or an fsspec address")
+    if url.startswith("file://"):
+        return LocalBlobs(Path(url.removeprefix("file://")).expanduser())
+    if "://" not in url:
+        return LocalBlobs(Path(url).expanduser())
+    return FsspecBlobs(url)
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _checked(tenant: str, sha256: str) -> str:
+    check_tenant(tenant)
+    if not isinstance(sha256, str) or not _SHA256.fullmatch(sha256):
+        raise BlobMissingError("a blob is named by 64 lower-case hexadecimal digits")
+    return sha256
+
+
+def _verified(sha256: str, data: bytes) -> bytes:
+    if digest(data) != sha256:
+        raise BlobCorruptError(f"blob {sha256} is damaged: its bytes have another hash; restore it from a backup")
+    return data
+
+
+class LocalBlobs:
+    """``root/TENANT/ab/abcd...``. A blob is written aside, synced, then renamed; its folder is synced too."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root.absolute()
+        try:
+            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            (self._root / _INCOMING).mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise StoreUnavailableError(f"the blob folder cannot be made: {error.strerror}") from None
+
+    @property
+    def url(self) -> str:
+        return str(self._root)
+
+    def put(self, tenant: str, data: bytes) -> str:
+        sha256 = digest(data)
+        path = self._path(tenant, sha256)
+        if path.exists() and digest(path.read_bytes()) == sha256:
+            return sha256
+        aside = self._root / _INCOMING / uuid.uuid4().hex
+        try:
+            if not path.parent.is_dir():
+                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                sync_folder(path.parent.parent)
+                sync_folder(self._root)
+            write_synced(aside, data)
+            aside.replace(path)
+            sync_folder(path.parent)
+        except OSError as error:
+            aside.unlink(missing_ok=True)
+            raise StoreUnavailableError(f"blob {sha256} cannot be written: {error.strerror}") from None
+        return sha256
+
+    def get(self, tenant: str, sha256: str) -> bytes:
+        try:
+            data = self._path(tenant, sha256).read_bytes()
+        except FileNotFoundError:
+            raise BlobMissingError(f"blob {sha256} is missing; restore it from a backup") from None
+        except OSError as error:
+            raise StoreUnavailableError(f"blob {sha256} cannot be read: {error.strerror}") from None
+        return _verified(sha256, data)
+
+    def exists(self, tenant: str, sha256: str) -> bool:
+        return self._path(tenant, sha256).exists()
+
+    def delete(self, tenant: str, sha256: str) -> bool:
+        path = self._path(tenant, sha256)
+        try:
+            path.unlink()
+        except FileNotFoundError:
+            return False
+        sync_folder(path.parent)
+        return True
+
+    def list(self, tenant: str) -> Iterator[str]:
+        folder = self._root / check_tenant(tenant)
+        for path in sorted(folder.glob("??/*")):
+            if _SHA256.fullmatch(path.name):
+                yield path.name
+
+    def sweep(self, older_than_s: float = STALE_S) -> int:
+        count = 0
+        for path in (self._root / _INCOMING).iterdir():
+            try:
+                if time.time() - path.stat().st_mtime >= older_than_s:
+                    path.unlink()
+                    count += 1
+            except FileNotFoundError:  # another sweeper was faster
+                continue
+        return count
+
+    def _path(self, tenant: str, sha256: str) -> Path:
+        _checked(tenant, sha256)
+        return self._root / tenant / sha256[:2] / sha256
+
+
+class FsspecBlobs:
+    """The same layout behind an fsspec file system. Atomic where the service writes whole objects, as object stores do."""
+
+    def __init__(self, url: str) -> None:
+        try:
+            import fsspec
+
+            self._fs, self._root = fsspec.core.url_to_fs(url)
+        except ImportError as error:
+            raise StoreUnavailableError(f"this blob address needs a package: {error.name}; install certloop[scale]") from None
+        except ValueError as error:
+            raise StoreUrlError(f"unknown kind of blob address: {url.partition('://')[0]} ({type(error).__name__})") from None
+        self._url = url
+
+    @property
+    def url(self) -> str:
+        return self._url
+
+    def put(self, tenant: str, data: bytes) -> str:
+        sha256 = digest(data)
+        path = self._path(tenant, sha256)
+        if not self._holds(path, sha256):
+            self._guard(sha256, self._fs.makedirs, path.rpartition("/")[0], exist_ok=True)
+            self._guard(sha256, self._fs.pipe_file, path, data)
+        return sha256
+
+    def _holds(self, path: str, sha256: str) -> bool:
+        return self._fs.exists(path) and digest(self._guard(sha256, self._fs.cat_file, path)) == sha256
+
+    def get(self, tenant: str, sha256: str) -> bytes:
+        path = self._path(tenant, sha256)
+        try:
+            data: bytes = self._guard(sha256, self._fs.cat_file, path)
+        except FileNotFoundError:
+            raise BlobMissingError(f"blob {sha256} is missing; restore it from a backup") from None
+        return _verified(sha256, data)
+
+    def exists(self, tenant: str, sha256: str) -> bool:
+        return bool(self._fs.exists(self._path(tenant, sha256)))
+
+    def delete(self, tenant: str, sha256: str) -> bool:
+        path = self._path(tenant, sha256)
+        if not self._fs.exists(path):
+            return False
+        self._guard(sha256, self._fs.rm_file, path)
+        return True
+
+    def list(self, tenant: str) -> Iterator[str]:
+        self._fs.invalidate_cache()
+        folder = f"{self._root}/{check_tenant(tenant)}"
+        if not self._fs.exists(folder):
+            return
+        for path in sorted(self._fs.find(folder)):
+            name = path.rpartition("/")[2]
+            if _SHA256.fullmatch(name):
+                yield name
+
+    def sweep(self, older_than_s: float = STALE_S) -> int:
+        return 0  # objects appear whole; there is nothing aside
+
+    def _path(self, tenant: str, sha256: str) -> str:
+        _checked(tenant, sha256)
+        return f"{self._root}/{tenant}/{sha256[:2]}/{sha256}"
+
+    @staticmethod
+    def _guard(sha256: str, action: Any, *args: Any, **options: Any) -> Any:
+        try:
+            return action(*args, **options)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise StoreUnavailableError(f"blob {sha256}: the blob service failed ({type(error).__name__})") from None
+
+
+def write_synced(path: Path, data: bytes) -> None:
+    """Write a file that only its owner may read, and wait until it is on the disk."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a rename in this folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def replace_synced(path: Path, data: bytes) -> None:
+    """Write a file so that a crash leaves the old one or the new one, never a part."""
+    aside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    write_synced(aside, data)
+    aside.replace(path)
+    sync_folder(path.parent)

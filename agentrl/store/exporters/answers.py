@@ -1,0 +1,38 @@
+"""What the signals make of an answer: the approved truth, and one number."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from certloop.agentrl.signals.fusion import fuse
+from certloop.agentrl.signals.schema import Reason, Scope, Signal, Source
+from certloop.agentrl.trajectory import Trajectory
+
+
+def approved_answer(trajectory: Trajectory, signals: Sequence[Signal]) -> str | None:
+    """The answer as an auditor left it, as JSON text; None until the last word on the whole trajectory is an approval.
+
+    An untouched answer comes back as it was written, byte for byte. Each edit's ``evidence["new"]`` replaces its field;
+    None takes the field out. An answer that is no JSON object cannot be edited field by field: None.
+    """
+    explicit = sorted((s for s in signals if s.source is Source.AUDITOR), key=lambda s: (s.instant, s.signal_id))
+    whole = [s for s in explicit if s.scope is Scope.TRAJECTORY and s.reason in (Reason.APPROVAL, Reason.REJECTION)]
+    if trajectory.final_json is None or not whole or whole[-1].reason == Reason.REJECTION:
+        return None
+    edits = {s.field: s.evidence["new"] for s in explicit if s.reason == Reason.EDIT and s.field and "new" in s.evidence}
+    if not edits:
+        return trajectory.final_json
+    try:
+        answer = json.loads(trajectory.final_json)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(answer, dict):
+        return None
+    return json.dumps({k: v for k, v in (answer | edits).items() if v is not None}, ensure_ascii=False)
+
+
+def fused_reward(trajectory: Trajectory, signals: Sequence[Signal]) -> float | None:
+    """The value that fusion gives the trajectory (METHODS §1.5), in [-1, 1]; None while nobody has spoken about it as a whole."""
+    del trajectory
+    return fuse(signals).trajectory.value if signals else None

@@ -1,0 +1,48 @@
+"""Brings a database to this release's schema, inside one transaction, whoever else opens it at the same time."""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from pathlib import Path
+
+from alembic.config import Config
+from alembic.runtime.environment import EnvironmentContext
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from alembic.util.exc import CommandError
+from sqlalchemy import Connection, text
+
+from certloop.agentrl.store.errors import StoreSchemaError
+from certloop.agentrl.store.schema import meta, metadata
+
+VERSION_TABLE = "store_version"
+_LOCK = 0x63657274  # any number, the same for every opener
+
+
+def upgrade(connection: Connection) -> str:
+    """Run the missing revisions on a connection inside a write transaction; returns the version that the store now has.
+
+    Raises StoreSchemaError when a newer release has written the store.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    config.set_main_option("path_separator", "os")
+    scripts = ScriptDirectory.from_config(config)
+    head = scripts.get_current_head()
+    assert head is not None, "the package ships revisions"
+    current = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE}).get_current_revision()
+    if current == head:
+        return head
+    with EnvironmentContext(config, scripts, fn=lambda rev, _: scripts._upgrade_revs("head", rev)) as environment:
+        environment.configure(connection=connection, target_metadata=metadata, version_table=VERSION_TABLE)
+        try:
+            environment.run_migrations()
+        except CommandError:
+            raise StoreSchemaError("a newer release of certloop has written this store; upgrade certloop") from None
+    if current is None:
+        rows = [{"key": "store_id", "value": uuid.uuid4().hex}, {"key": "subject_salt", "value": secrets.token_hex(32)}]
+        connection.execute(meta.insert(), rows)
+    return head

@@ -1,0 +1,83 @@
+"""Opening a store, and handing out its tenants."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from sqlalchemy import Engine, select, text
+
+from certloop.agentrl.store.blobs import BlobStore, check_tenant, open_blobs
+from certloop.agentrl.store.engine import BUSY_TIMEOUT_S, make_engine, parse_url, reading, writing
+from certloop.agentrl.store.erase import JOURNAL
+from certloop.agentrl.store.errors import StoreUnavailableError, StoreUrlError, TenantError
+from certloop.agentrl.store.events import now
+from certloop.agentrl.store.migrate import upgrade
+from certloop.agentrl.store.schema import meta, tenants
+from certloop.agentrl.store.tenant import TenantStore
+
+
+class Store:
+    """Events in SQLite or Postgres and blobs beside them. Open one a process, after a fork if there is one; close it at the end.
+
+        with Store.open("sqlite:///data/store.db") as store:
+            acme = store.for_tenant("acme")
+            with acme.batch(actor="extract") as batch:
+                traj_id = batch.add_trajectory(trajectory)
+
+    There is no way to a row but through a tenant's handle.
+    """
+
+    def __init__(self, engine: Engine, blobs: BlobStore, subject_salt: str, store_id: str, version: str) -> None:
+        self.engine = engine
+        self.blobs = blobs
+        self.store_id = store_id
+        self.version = version
+        self._salt = subject_salt
+
+    @classmethod
+    def open(cls, url: str, blob_url: str = "", *, create: bool = True, busy_timeout_s: float = BUSY_TIMEOUT_S) -> Self:
+        """Open a store and bring it to this release's schema. Without ``blob_url``, SQLite keeps blobs in ``blobs/`` beside it.
+
+        ``create=False`` refuses an SQLite file that is not there. Raises StoreUrlError, StoreUnavailableError, StoreBusyError,
+        StoreRoleError, StoreSchemaError.
+        """
+        parsed = parse_url(url)
+        sqlite_file = Path(str(parsed.database)) if parsed.get_backend_name() == "sqlite" else None
+        if sqlite_file is not None and not create and not sqlite_file.exists():
+            raise StoreUnavailableError("there is no store at this address yet; `certloop extract --store URL` makes one")
+        if not blob_url:
+            if sqlite_file is None:
+                raise StoreUrlError("a Postgres store needs a place for its blobs; set CERTLOOP_BLOB_URL")
+            blob_url = str(sqlite_file.parent / "blobs")
+        blobs = open_blobs(blob_url)
+        engine = make_engine(parsed, busy_timeout_s)
+        with writing(engine, None) as connection:
+            version = upgrade(connection)
+            known = {row.key: row.value for row in connection.execute(select(meta))}
+        blobs.sweep()
+        return cls(engine, blobs, known["subject_salt"], known["store_id"], version)
+
+    def for_tenant(self, tenant: str) -> TenantStore:
+        """The handle of one tenant; a new name makes a new, empty tenant. Raises TenantError for a name not well formed."""
+        if check_tenant(tenant) == JOURNAL:
+            raise TenantError(f"{JOURNAL} is the name of the store's own journal of erasures; take another")
+        if tenant not in self.tenants():
+            insert = text("INSERT INTO store_tenants (tenant, created_at) VALUES (:t, :at) ON CONFLICT DO NOTHING")
+            with writing(self.engine, None) as connection:
+                connection.execute(insert, {"t": tenant, "at": now()})
+        return TenantStore(self.engine, self.blobs, tenant, self._salt)
+
+    def tenants(self) -> tuple[str, ...]:
+        with reading(self.engine, None) as connection:
+            return tuple(connection.execute(select(tenants.c.tenant).order_by(tenants.c.tenant)).scalars())
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
