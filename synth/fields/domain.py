@@ -6,7 +6,15 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from certloop.synth.errors import SynthError
+
 _TRIES = 4000
+
+
+class ValueDomainError(SynthError, ValueError):
+    """A split so small that the vocabulary has no value for it."""
+
+    code = "split_too_small"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +29,13 @@ class Domain:
         return self.low <= place < self.high
 
     def draw(self, make: Callable[[], str]) -> str:
-        """Draw from ``make`` until a value lies inside. Raises RuntimeError when the source has none (a domain far too
+        """Draw from ``make`` until a value lies inside. Raises ValueDomainError when the source has none (a domain far too
         narrow)."""
         for _ in range(_TRIES):
             value = make()
             if self.accepts(value):
                 return value
-        raise RuntimeError(f"no value of the domain [{self.low:g}, {self.high:g}) in {_TRIES} draws; widen the split")
+        raise ValueDomainError(f"no value of the domain [{self.low:g}, {self.high:g}) in {_TRIES} draws; widen the split")
 
 
 EVERYTHING = Domain()

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from certloop.synth.fields.codes import make_registration_no, make_uscc
-from certloop.synth.fields.domain import EVERYTHING, Domain
+from certloop.synth.fields.domain import EVERYTHING, Domain, ValueDomainError
 from certloop.synth.fields.facts import Money, Term, random_date, years_later
 from certloop.synth.fields.people import Person, make_person
 from certloop.synth.fields.regions import Place, make_address, pick_place
@@ -47,9 +47,9 @@ def make_firm(
     domain: Domain = EVERYTHING,
 ) -> Firm:
     """Draw a firm whose licence was issued in one of the years ``issued``; name, region, code, form and dates agree."""
-    place = pick_place(rng)
     person = make_person(rng, born=(1955, 1998), domain=domain)
     chosen = next((i for i in industries() if i["key"] == industry), None) or rng.choice(industries())
+    name, place = _named_place(rng, form, person, chosen, domain)
     issued_on = random_date(rng, date(issued[0], 1, 1), date(issued[1], 12, 28))
     first_year = max(1993, issued_on.year - 12)
     established_on = issued_on if rng.random() < 0.4 else random_date(rng, date(first_year, 1, 4), issued_on)
@@ -61,7 +61,7 @@ def make_firm(
     kind = {"individual": "2"}.get(form, "1")
     return Firm(
         form=form,
-        name=domain.draw(lambda: _name(rng, form, place, person, chosen)),
+        name=name,
         place=place,
         address=domain.draw(lambda: make_address(rng, place)),
         type=_type(rng, form),
@@ -97,6 +97,17 @@ def drug_authority(rng: Random, place: Place, day: date, *, province: bool = Fal
     if province:
         return where + ("食品药品监督管理局" if day.year < 2018 else "药品监督管理局")
     return where + ("食品药品监督管理局" if day.year < 2018 else rng.choice(["市场监督管理局", "行政审批服务局"]))
+
+
+def _named_place(rng: Random, form: str, person: Person, industry: dict[str, Any], domain: Domain) -> tuple[str, Place]:
+    """A place and a name there that the domain accepts; a small place may have no such name, then another is drawn."""
+    for _ in range(500):
+        place = pick_place(rng)
+        for _ in range(20):
+            name = _name(rng, form, place, person, industry)
+            if domain.accepts(name):
+                return name, place
+    raise ValueDomainError(f"no name of a {form} in the domain [{domain.low:g}, {domain.high:g}); widen the split")
 
 
 def _name(rng: Random, form: str, place: Place, person: Person, industry: dict[str, Any]) -> str:

@@ -10,7 +10,8 @@ from stdnum.cn import ric, uscc
 
 from certloop.synth.fields import BUILDERS, Money, Order, Term, build_facts, make_firm, print_fact
 from certloop.synth.fields.codes import make_registration_no, mod_11_10, organisation_check, spoil_check_digit, uscc_check
-from certloop.synth.fields.domain import Domain
+from certloop.synth.fields.domain import Domain, ValueDomainError
+from certloop.synth.fields.firms import FORMS
 from certloop.synth.fields.people import make_person
 from certloop.synth.fields.printing import DATE_STYLES, MONEY_STYLES, TERM_STYLES, print_date, print_money
 from certloop.synth.fields.regions import all_places
@@ -109,6 +110,15 @@ def test_domains_share_no_value() -> None:
     names = {make_firm(Random(s), domain=left).name for s in range(60)}
     assert not names & {make_firm(Random(s), domain=right).name for s in range(60)}
     assert all(left.accepts(n) and not right.accepts(n) for n in names)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_smallest_split_has_values_for_every_form(form: str) -> None:
+    for seed in range(20):
+        firm = make_firm(Random(seed), form=form, domain=Domain(0.95, 1.0))
+        assert firm.place.county in firm.address and firm.credit_code[2:8] == firm.place.code
+    with pytest.raises(ValueDomainError, match="widen"):
+        make_firm(Random(0), form=form, domain=Domain(0.5, 0.5))
 
 
 def test_a_spoiled_code_differs_in_its_check_digit_alone() -> None:
