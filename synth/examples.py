@@ -17,7 +17,19 @@ from certloop.synth.label import Sample, make_sample
 from certloop.synth.perturb import load_profile
 from certloop.synth.sample import Recipe
 
-_KEPT = ("file", "doc_type", "fields", "uncertain", "traps", "rotate_cw_after_exif", "type_id", "layout", "seed", "profile")
+_KEPT = (
+    "file",
+    "doc_type",
+    "fields",
+    "uncertain",
+    "absent_fields",
+    "traps",
+    "rotate_cw_after_exif",
+    "type_id",
+    "layout",
+    "seed",
+    "profile",
+)
 
 
 def write_examples(folder: Path) -> list[Path]:
@@ -63,7 +75,13 @@ def _pdf(samples: list[Sample], quality: int) -> bytes:
 
 def _pdf_label(entry: dict[str, Any], samples: list[Sample]) -> dict[str, Any]:
     documents = [
-        {"doc_type": s.label["doc_type"], "fields": s.label["fields"], "uncertain": [], "page": i + 1}
+        {
+            "doc_type": s.label["doc_type"],
+            "fields": s.label["fields"],
+            "uncertain": [],
+            "absent_fields": s.label["absent_fields"],
+            "page": i + 1,
+        }
         for i, s in enumerate(samples)
     ]
     return {
