@@ -71,7 +71,7 @@ def read_page(
     parts = split_lines(upright.lines(lines), registry) if doc_type is None else [upright.lines(lines)]
     readings = []
     for part in parts:
-        reading = _Episode(image, engine, registry, config, upright, doc_type, around).run(part)
+        reading = _Episode(image, engine, registry, config, upright, doc_type, around, len(parts) > 1).run(part)
         reading.steps.insert(0, first)
         readings.append(reading)
     return readings, around
@@ -87,14 +87,20 @@ class _Episode:
         upright: Upright,
         doc_type: str | None,
         around: Surroundings,
+        shared: bool,
     ) -> None:
         self.image, self.engine, self.registry, self.config = image, engine, registry, config
         self.upright, self.wanted, self.around = upright, doc_type, around
+        self.shared = shared
+        self.ground: tuple[float, float, float, float] | None = None
         self.steps: list[Step] = []
         self.budget = config.second_reads
 
     def run(self, upright_lines: Sequence[TextLine]) -> DocumentReading:
         lines = [line.mapped(self.upright.inverse) for line in upright_lines]
+        if self.shared:
+            corners = np.concatenate([line.quad for line in lines])
+            self.ground = (*corners.min(axis=0).tolist(), *corners.max(axis=0).tolist())
         found, layout = self._think(lines)
         if found.type_id == UNKNOWN or layout is None:
             return DocumentReading(None, found, None, self.upright, lines, self.steps)
@@ -136,7 +142,16 @@ class _Episode:
             region = self.upright.back(action.region)
             seen = tools.zoom(self.image, lines, region, self.engine, em_px=action.em, red_ink=action.tool == "red_ink")
         self.steps.append(Step(action.thought, action.tool, action.args(), True, {"changed": seen.changed}))
-        return list(seen.lines), seen.changed
+        known = set(map(id, lines))
+        return [line for line in seen.lines if id(line) in known or self._on_my_ground(line)], seen.changed
+
+    def _on_my_ground(self, line: TextLine) -> bool:
+        """Whether a line that a tool found lies on this document and not on its neighbour's part of the page."""
+        if self.ground is None:
+            return True
+        left, top, right, bottom = self.ground
+        x, y = line.quad.mean(axis=0)
+        return bool(left <= x <= right and top <= y <= bottom)
 
     def _think(self, lines: Sequence[TextLine], type_id: str | None = None) -> tuple[Classification, LayoutReading | None]:
         rows = rows_of(runs_of(self.upright.lines(lines)))

@@ -25,8 +25,9 @@ def with_seal_values(layout: LayoutReading, doc_type: DocumentType, seals: Seque
     """
     if "authority" not in doc_type.fields or "authority" in layout.drafts:
         return layout
+    pattern = doc_type.fields["authority"].value_pattern
     named = [(s, _office(s.text)) for s in seals if s.text]
-    offices = [(s, text) for s, text in named if text]
+    offices = [(s, text) for s, text in named if text and (pattern is None or pattern.search(text))]
     if not offices:
         return layout
     seal, text = max(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -12,6 +13,7 @@ from certloop.templates import DocumentType, FieldKind
 
 STOP = ""  # field id of a label that only ends its neighbours' values
 _BOUNDARY = 0.55  # em of white space that separates two things on one line
+_SIGNS = re.compile(r"\((签|盖|公章)")
 _CODE_KINDS = {FieldKind.USCC, FieldKind.REGNO15, FieldKind.LICENCE_NO, FieldKind.DIGITS, FieldKind.ID_NUMBER}
 
 
@@ -70,8 +72,8 @@ def find_labels(rows: Sequence[Row], doc_type: DocumentType, extra: Iterable[tup
     candidates = [c for index, row in enumerate(rows) for c in _candidates(index, row, by_char)]
     supported = [replace(c, score=c.score + _support(c, candidates)) for c in candidates]
     chosen = _choose(supported)
-    chosen += _half_lost(rows, doc_type, chosen)
     chosen += _remnants(rows, doc_type, chosen)
+    chosen += _half_lost(rows, doc_type, chosen)
     return sorted(chosen, key=lambda c: (c.y, c.left))
 
 
@@ -127,7 +129,7 @@ def _match(row: Row, keys: str, start: int, form: LabelForm, *, free: bool) -> t
         return None
     if size <= 2 and glued and spread < _BOUNDARY and (not free or start > 0):
         return None
-    if form.colon_only and not colon and after < _BOUNDARY:
+    if form.colon_only and not colon and after < _BOUNDARY and keys[stop : stop + 1] != "(":
         return None
     score = 0.6 - 0.5 * distance / size + 0.04 * min(size, 8)
     score += (
@@ -140,6 +142,8 @@ def _match(row: Row, keys: str, start: int, form: LabelForm, *, free: bool) -> t
     )
     if size <= 2 and glued and spread < _BOUNDARY:
         score -= 0.35
+    if _SIGNS.search(form.keys):
+        score -= 0.3  # 法定代表人(签字) names the person only where nothing else does
     return end, stop, score
 
 
@@ -191,7 +195,7 @@ def _label(index: int, row: Row, start: int, end: int, stop: int, score: float, 
 
 
 def _support(label: Label, others: Sequence[Label]) -> float:
-    """Labels of a form share a left edge and a size: 0.1 for each other field that does, up to 0.3."""
+    """Labels of a form share a left edge and a size: 0.1 for each other field that does (elsewhere), up to 0.3."""
     fields = {
         o.field
         for o in others
@@ -199,6 +203,7 @@ def _support(label: Label, others: Sequence[Label]) -> float:
         and o.exact
         and abs(o.left - label.left) < 0.8 * label.em
         and 0.65 < o.em / label.em < 1.55
+        and not o.overlaps(label)
     }
     return 0.1 * min(3, len(fields))
 
@@ -233,7 +238,9 @@ def _half_lost(rows: Sequence[Row], doc_type: DocumentType, chosen: Sequence[Lab
                 if c.field != STOP and abs(c.right - glyph.right) < 0.6 * glyph.em and 0.65 < c.em / glyph.em < 1.55
             ]
             following = row.gaps[at + 1] if at + 1 < len(row.glyphs) else math.inf
-            if len(aligned) < 2 or following == math.inf:
+            edge = min((c.left for c in aligned), default=glyph.left)
+            alone = not any(edge - g.em < g.x < glyph.left for g in row.glyphs[:at])
+            if len(aligned) < 2 or following == math.inf or not alone:
                 continue
             for form in forms:
                 if glyph.key == form.keys[1] and form.field not in {f.field for f in found}:
@@ -245,7 +252,7 @@ def _half_lost(rows: Sequence[Row], doc_type: DocumentType, chosen: Sequence[Lab
 def _remnants(rows: Sequence[Row], doc_type: DocumentType, chosen: Sequence[Label]) -> list[Label]:
     """What glare or a fold left of a label: a piece in the labels' column that resembles exactly one missing field's label."""
     taken = {c.field for c in chosen}
-    forms = [f for f in label_forms(doc_type) if len(f.keys) >= 4 and f.field not in taken and f.field != STOP]
+    forms = [f for f in label_forms(doc_type) if len(f.keys) >= 3 and f.field not in taken and f.field != STOP]
     named = [c for c in chosen if c.field != STOP and c.exact]
     found: list[Label] = []
     for index, row in enumerate(rows):
@@ -255,7 +262,7 @@ def _remnants(rows: Sequence[Row], doc_type: DocumentType, chosen: Sequence[Labe
             beside = [
                 c
                 for c in named
-                if c.left - 0.8 * em < glyphs[0].left and glyphs[-1].right < c.right + 0.8 * em and 0.65 < c.em / em < 1.55
+                if c.left - 0.8 * em < glyphs[0].left and glyphs[-1].right < c.right + 0.8 * em and 0.6 < c.em / em < 1.8
             ]
             keys = "".join(g.key for g in glyphs).rstrip(":")
             if len(beside) < 3 or len(keys) < 2 or any(c.row == index and c.start < end and start < c.end for c in chosen):

@@ -317,7 +317,7 @@ def _take_below(cell: Cell, labels: Sequence[Label], spans: Sequence[Span], fiel
         return
     while True:
         following = _line_near(cell, spans, labels, y=cell.lines[-1][0].y, direction=1, left=head.left, em=head.em)
-        following = [s for s in following if s.left < limit]
+        following = [s for s in following if s.left < limit and s.y - cell.lines[-1][0].y < 1.7 * head.em]
         if (
             not following
             or following[0].y > floor - 0.3 * label.em
