@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from certloop.extract.classify import classify, find_titles
 from certloop.extract.engine.lines import TextLine
+from certloop.extract.guidance import Guidance
 from certloop.extract.planning import plan
 from certloop.extract.reading.document import read_layout
 from certloop.extract.reading.glyphs import rows_of, runs_of
@@ -115,6 +116,33 @@ def test_crowded_pages(lines: list[TextLine]) -> None:
     """Labels, values and titles on top of each other, all types tried."""
     for doc_type in TYPES[::3]:
         read(lines, doc_type.id)
+
+
+FIELDS = sorted({key for t in TYPES for key in t.fields} | {"no_such_field"})
+SHARE = st.floats(0, 1)
+hints = st.fixed_dictionaries(
+    {"field": st.sampled_from(FIELDS)},
+    optional={
+        "anchor_aliases": st.lists(st.one_of(st.sampled_from(LABELS), st.text(max_size=4)), max_size=3),
+        "region": st.lists(SHARE, min_size=4, max_size=4),
+        "value_regex": st.sampled_from(["[0-9]+", "公司", ".+", "^..", "年.月", "(?<=：)..."]),
+        "tool_policy": st.lists(st.sampled_from(["zoom", "red_ink", "qr"]), max_size=2),
+    },
+)
+
+
+@settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(
+    lines=st.lists(text_lines(upright_quads()), max_size=15),
+    told=st.lists(hints, min_size=1, max_size=3),
+    type_id=st.sampled_from([t.id for t in TYPES]),
+)
+def test_any_guidance_on_any_page(lines: list[TextLine], told: list[dict[str, Any]], type_id: str) -> None:
+    rows, doc_type = rows_of(runs_of(lines)), REGISTRY.get(type_id)
+    applied = Guidance.from_json(told).for_page(type_id, "")
+    layout = read_layout(rows, doc_type, classify(rows, REGISTRY, doc_type=type_id), applied)
+    plan(doc_type, layout, hints=applied)
+    assert set(layout.drafts) <= set(doc_type.fields)
 
 
 @pytest.mark.parametrize("character", ["\ufb01", "㎡", "ﷺ", "\u0301", "\u200b", "\ud800", "\U0001f600", "\x00", "①", "％"])
