@@ -4,7 +4,15 @@ Nothing here knows certificates: labels are canonical keys, aliases are passed i
 """
 
 from certloop.agentrl.rewards.errors import RewardError
-from certloop.agentrl.rewards.f1_power import FLOOR, F1Reward, ParsedAnswer, f1_power, f1_power_reward, parse_answer
+from certloop.agentrl.rewards.f1_power import (
+    FLOOR,
+    F1Reward,
+    ParsedAnswer,
+    f1_power,
+    f1_power_reward,
+    f1_power_rewards,
+    parse_answer,
+)
 from certloop.agentrl.rewards.group import group_advantages
 from certloop.agentrl.rewards.matching import (
     BLANK,
@@ -14,6 +22,7 @@ from certloop.agentrl.rewards.matching import (
     Matching,
     Pair,
     SentinelCount,
+    Truth,
     assign,
     claims_nothing,
     match_fields,
@@ -24,7 +33,7 @@ from certloop.agentrl.rewards.text import fold, levenshtein, text_similarity
 
 __all__ = [
     "BLANK", "FLOOR", "KEY_THRESHOLD", "SENTINELS", "UNREADABLE", "F1Reward", "Matching", "Pair", "ParsedAnswer", "RewardError",
-    "SentinelCount", "Weights", "assign", "claims_nothing", "composite_reward", "efficiency", "f1_power", "f1_power_reward",
-    "fold", "group_advantages", "levenshtein", "match_fields", "optimal_assignment", "parse_answer", "path_score",
-    "text_similarity",
+    "SentinelCount", "Truth", "Weights", "assign", "claims_nothing", "composite_reward", "efficiency", "f1_power",
+    "f1_power_reward", "f1_power_rewards", "fold", "group_advantages", "levenshtein", "match_fields", "optimal_assignment",
+    "parse_answer", "path_score", "text_similarity",
 ]  # fmt: skip

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from certloop.agentrl.rewards.errors import RewardError
-from certloop.agentrl.rewards.matching import KEY_THRESHOLD, Canonical, FieldMap, Matching, Method, match_fields
+from certloop.agentrl.rewards.matching import KEY_THRESHOLD, Canonical, FieldMap, Matching, Method, Repaired, Truth
 
 FLOOR = 0.05
 """What a parsable answer earns whatever it says. A format penalty takes exactly this away."""
@@ -83,16 +85,70 @@ def f1_power_reward(
     key_threshold: float = KEY_THRESHOLD,
     method: Method = "greedy",
     format_penalty: float = FLOOR,
+    repaired: Repaired | None = None,
 ) -> F1Reward:
     """Score one answer, JSON text or a mapping already parsed: 0 when unparsable, else ``f1_power``.
 
-    A key written twice in the JSON text costs ``format_penalty`` (never below 0). Raises RewardError only for a bad truth or k.
+    A key written twice in the JSON text costs ``format_penalty`` (never below 0). ``repaired`` takes all credit from values that
+    repair the print (see :func:`match_fields`). Raises RewardError only for a bad truth or k.
     """
+    ready = Truth(truth, canonical=canonical)
+    return _score(
+        ready, answer, k=k, key_threshold=key_threshold, method=method, format_penalty=format_penalty, repaired=repaired
+    )
+
+
+def f1_power_rewards(
+    truths: Sequence[FieldMap],
+    answers: Sequence[str | FieldMap],
+    *,
+    k: float = 4,
+    canonical: Canonical | None = None,
+    key_threshold: float = KEY_THRESHOLD,
+    method: Method = "greedy",
+    format_penalty: float = FLOOR,
+    repaired: Repaired | None = None,
+) -> list[F1Reward]:
+    """Score a batch: ``answers[n]`` against ``truths[n]``, exactly as :func:`f1_power_reward` does one by one, only faster.
+
+    A truth that stands in the batch several times (the same object, as in a group of samples) is prepared once, and equal texts
+    in its group are scored once. Raises RewardError for a bad truth, a bad k or lists of different length.
+    """
+    if len(truths) != len(answers):
+        raise RewardError(f"{len(truths)} truths for {len(answers)} answers; give one truth an answer")
+    score = partial(_score, k=k, key_threshold=key_threshold, method=method, format_penalty=format_penalty, repaired=repaired)
+    ready: dict[int, tuple[FieldMap, Truth]] = {}  # the truth itself is kept, so that its id stays its own
+    known: dict[tuple[int, str], F1Reward] = {}
+    out = []
+    for truth, answer in zip(truths, answers, strict=True):
+        group = id(truth)
+        if group not in ready:
+            ready[group] = (truth, Truth(truth, canonical=canonical))
+        prepared = ready[group][1]
+        if not isinstance(answer, str):
+            out.append(score(prepared, answer))
+            continue
+        if (group, answer) not in known:
+            known[group, answer] = score(prepared, answer)
+        out.append(known[group, answer])
+    return out
+
+
+def _score(
+    truth: Truth,
+    answer: str | FieldMap,
+    *,
+    k: float,
+    key_threshold: float,
+    method: Method,
+    format_penalty: float,
+    repaired: Repaired | None,
+) -> F1Reward:
     parsed = parse_answer(answer) if isinstance(answer, str) else ParsedAnswer(dict(answer))
     if parsed is None:
         f1_power(0.0, k)
         return F1Reward(0.0, k)
-    matching = match_fields(truth, parsed.fields, canonical=canonical, key_threshold=key_threshold, method=method)
+    matching = truth.match(parsed.fields, key_threshold=key_threshold, method=method, repaired=repaired)
     reward = f1_power(min(matching.f1, 1.0), k)
     penalised = bool(parsed.duplicates)
     if penalised:

@@ -11,11 +11,12 @@ no match; a value answered there counts against precision, and ``Matching.sentin
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal
 
 from certloop.agentrl.rewards.errors import RewardError
-from certloop.agentrl.rewards.text import fold, text_similarity
+from certloop.agentrl.rewards.text import fold, folded_similarity
 
 BLANK = "<blank>"
 UNREADABLE = "<unreadable>"
@@ -25,6 +26,8 @@ KEY_THRESHOLD = 0.5
 Method = Literal["greedy", "hungarian"]
 Canonical = Callable[[str], str] | Mapping[str, str]
 FieldMap = Mapping[str, str | None]
+Repaired = Callable[[str, str, str], bool]
+"""From a canonical key, the printed and the answered value (folded) to whether the answer repairs what is printed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,56 @@ class Matching:
         return self.true_positives / size if size else 0.0
 
 
+class Truth:
+    """A truth made ready for many comparisons: keys are canonical, keys and values folded.
+
+    Raises RewardError when two truth fields have one key.
+    """
+
+    def __init__(self, fields: FieldMap, *, canonical: Canonical | None = None) -> None:
+        self.rename = _renamer(canonical)
+        folded = [
+            (self.rename(key), None if value is None or value in SENTINELS else fold(value)) for key, value in fields.items()
+        ]
+        if len({key for key, _ in folded}) != len(folded):
+            keys = [key for key, _ in folded]
+            raise RewardError(
+                f"the truth names one field twice: {sorted({k for k in keys if keys.count(k) > 1})}; keep one of each"
+            )
+        self.hidden = frozenset(key for key, value in folded if not value)
+        self.wanted = [(key, value) for key, value in folded if value]
+
+    def match(
+        self,
+        predicted: FieldMap,
+        *,
+        key_threshold: float = KEY_THRESHOLD,
+        method: Method = "greedy",
+        repaired: Repaired | None = None,
+    ) -> Matching:
+        """Compare an answer with this truth; see :func:`match_fields`."""
+        claimed = []
+        for key, value in predicted.items():
+            if value is not None and value not in SENTINELS and (text := fold(value)):
+                claimed.append((self.rename(key), text))
+        invented = tuple(key for key, _ in claimed if key in self.hidden)
+        answers = [(key, value) for key, value in claimed if key not in self.hidden] if invented else claimed
+        pairs = _pair_up(self.wanted, answers, key_threshold, method)
+        if repaired is not None:
+            pairs = [(i, j, _unless_repaired(pair, self.wanted[i][1], answers[j][1], repaired)) for i, j, pair in pairs]
+        used_i, used_j = {i for i, _, _ in pairs}, {j for _, j, _ in pairs}
+        return Matching(
+            pairs=tuple(pair for _, _, pair in pairs),
+            true_positives=sum(pair.value_similarity**2 for _, _, pair in pairs),
+            n_truth=len(self.wanted),
+            n_predicted=len(claimed),
+            missed=tuple(key for i, (key, _) in enumerate(self.wanted) if i not in used_i),
+            extra=tuple(key for j, (key, _) in enumerate(answers) if j not in used_j) + invented,
+            invented=invented,
+            sentinels=SentinelCount(len(self.hidden), len(self.hidden - set(invented))),
+        )
+
+
 def match_fields(
     truth: FieldMap,
     predicted: FieldMap,
@@ -84,36 +137,16 @@ def match_fields(
     canonical: Canonical | None = None,
     key_threshold: float = KEY_THRESHOLD,
     method: Method = "greedy",
+    repaired: Repaired | None = None,
 ) -> Matching:
     """Compare an answer with the truth.
 
     ``canonical`` maps a printed label to its canonical form (a mapping may leave out what is canonical already). ``greedy``
     takes pairs by key similarity, value similarity, then position; ``hungarian`` takes the pairs of equal keys as greedy does
-    and pairs the rest so that the true positives are the most possible. Raises RewardError when two truth fields have one key.
+    and pairs the rest so that the true positives are the most possible. A value that ``repaired`` recognises as a repair of the
+    printed one counts as entirely wrong, however alike they are. Raises RewardError when two truth fields have one key.
     """
-    rename = _renamer(canonical)
-    truths = [(rename(key), value) for key, value in truth.items()]
-    if len({key for key, _ in truths}) != len(truths):
-        keys = [key for key, _ in truths]
-        raise RewardError(f"the truth names one field twice: {sorted({k for k in keys if keys.count(k) > 1})}; keep one of each")
-    hidden = {key for key, value in truths if claims_nothing(value)}
-    wanted = [(key, value) for key, value in truths if value is not None and key not in hidden]
-    claimed = [(rename(key), value) for key, value in predicted.items() if value is not None and not claims_nothing(value)]
-    invented = tuple(key for key, _ in claimed if key in hidden)
-    answers = [(key, value) for key, value in claimed if key not in hidden]
-    indices = _pair_up(wanted, answers, key_threshold, method)
-    pairs = tuple(_pair(wanted[i], answers[j]) for i, j in indices)
-    used_i, used_j = {i for i, _ in indices}, {j for _, j in indices}
-    return Matching(
-        pairs=pairs,
-        true_positives=sum(p.value_similarity**2 for p in pairs),
-        n_truth=len(wanted),
-        n_predicted=len(claimed),
-        missed=tuple(key for i, (key, _) in enumerate(wanted) if i not in used_i),
-        extra=tuple(key for j, (key, _) in enumerate(answers) if j not in used_j) + invented,
-        invented=invented,
-        sentinels=SentinelCount(len(hidden), len(hidden - set(invented))),
-    )
+    return Truth(truth, canonical=canonical).match(predicted, key_threshold=key_threshold, method=method, repaired=repaired)
 
 
 def claims_nothing(value: str | None) -> bool:
@@ -159,27 +192,67 @@ def optimal_assignment(weights: Sequence[Sequence[float]]) -> list[tuple[int, in
 
 def _renamer(canonical: Canonical | None) -> Callable[[str], str]:
     if canonical is None:
-        return fold
+        return _fold_key
     if isinstance(canonical, Mapping):
         folded = {fold(alias): fold(name) for alias, name in canonical.items()}
-        return lambda key: folded.get(fold(key), fold(key))
+        return lambda key: folded.get(_fold_key(key), _fold_key(key))
     rename = canonical
     return lambda key: fold(rename(key))
 
 
-def _pair(wanted: tuple[str, str], answer: tuple[str, str]) -> Pair:
-    return Pair(wanted[0], answer[0], text_similarity(wanted[0], answer[0]), text_similarity(wanted[1], answer[1]))
+@lru_cache(maxsize=4096)
+def _fold_key(key: str) -> str:
+    """Keys repeat from answer to answer."""
+    return fold(key)
 
 
 def _pair_up(
     wanted: list[tuple[str, str]], answers: list[tuple[str, str]], key_threshold: float, method: Method
-) -> list[tuple[int, int]]:
-    keys = [[text_similarity(w, a) for a, _ in answers] for w, _ in wanted]
+) -> list[tuple[int, int, Pair]]:
+    """Pair folded fields. Equal keys come first in every method, so only what they leave over is compared with everything."""
+    if method not in ("greedy", "hungarian"):
+        raise RewardError(f"unknown matching method {method!r}; use 'greedy' or 'hungarian'")
+    settled = _equal_keys(wanted, answers) if key_threshold <= 1.0 else []
+    done_i, done_j = {i for i, _, _ in settled}, {j for _, j, _ in settled}
+    rest_i = [i for i in range(len(wanted)) if i not in done_i]
+    rest_j = [j for j in range(len(answers)) if j not in done_j]
+    if not rest_i or not rest_j:
+        return settled
+    keys = [[_key_similarity(wanted[i][0], answers[j][0], key_threshold) for j in rest_j] for i in rest_i]
     values = [
-        [text_similarity(wanted[i][1], answers[j][1]) if key >= key_threshold else 0.0 for j, key in enumerate(row)]
-        for i, row in enumerate(keys)
+        [folded_similarity(wanted[i][1], answers[j][1]) if keys[a][b] >= key_threshold else 0.0 for b, j in enumerate(rest_j)]
+        for a, i in enumerate(rest_i)
     ]
-    return assign(keys, values, key_threshold=key_threshold, method=method)
+    for a, b in assign(keys, values, key_threshold=key_threshold, method=method):
+        i, j = rest_i[a], rest_j[b]
+        settled.append((i, j, Pair(wanted[i][0], answers[j][0], keys[a][b], values[a][b])))
+    return sorted(settled, key=lambda pair: pair[0])
+
+
+def _key_similarity(a: str, b: str, threshold: float) -> float:
+    """The similarity, or 0 where the lengths alone keep it below the threshold (an answer may invent thousands of keys)."""
+    longest = max(len(a), len(b))
+    return folded_similarity(a, b) if not longest or min(len(a), len(b)) / longest >= threshold - 1e-9 else 0.0
+
+
+def _unless_repaired(pair: Pair, printed: str, answered: str, repaired: Repaired) -> Pair:
+    if pair.value_similarity == 1.0 or not repaired(pair.truth_key, printed, answered):
+        return pair
+    return replace(pair, value_similarity=0.0)
+
+
+def _equal_keys(wanted: list[tuple[str, str]], answers: list[tuple[str, str]]) -> list[tuple[int, int, Pair]]:
+    """Pair fields of equal keys; of several answers to one key the likest counts, then the first."""
+    by_key: dict[str, list[int]] = {}
+    for j, (key, _) in enumerate(answers):
+        by_key.setdefault(key, []).append(j)
+    out = []
+    for i, (key, value) in enumerate(wanted):
+        if (found := by_key.get(key)) is not None:
+            likeness = [folded_similarity(value, answers[j][1]) for j in found]
+            best = likeness.index(max(likeness))
+            out.append((i, found[best], Pair(key, key, 1.0, likeness[best])))
+    return out
 
 
 def _greedy(candidates: list[tuple[float, float, int, int]]) -> list[tuple[int, int]]:

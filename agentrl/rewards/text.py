@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 
 MAX_EXACT_CHARS = 8192
@@ -11,7 +10,11 @@ MAX_EXACT_CHARS = 8192
 
 def fold(text: str) -> str:
     """Return the text in NFKC without any white space: the form in which keys and values are compared."""
-    return re.sub(r"\s+", "", unicodedata.normalize("NFKC", text))
+    if text.isascii():
+        return "".join(text.split())
+    text = "".join(unicodedata.normalize("NFKC", text).split())
+    # Without the white space a combining mark may stand behind another letter.
+    return text if unicodedata.is_normalized("NFKC", text) else unicodedata.normalize("NFKC", text)
 
 
 def text_similarity(a: str, b: str) -> float:
@@ -19,7 +22,11 @@ def text_similarity(a: str, b: str) -> float:
 
     Beyond ``MAX_EXACT_CHARS`` characters the answer is a lower bound of the true similarity.
     """
-    a, b = fold(a), fold(b)
+    return folded_similarity(fold(a), fold(b))
+
+
+def folded_similarity(a: str, b: str) -> float:
+    """Return :func:`text_similarity` of two texts that are folded already."""
     if a == b:
         return 1.0
     longest = max(len(a), len(b))
