@@ -157,3 +157,16 @@ def test_a_form_without_scope_and_capital_has_neither() -> None:
 def test_a_word_inside_a_value_is_no_label() -> None:
     page = form(*COMPANY, ("经营范围", "登记代理，企业名称查询，类型化产品销售；住所托管服务"))
     assert read_page(page) == VALUES | {"scope": "登记代理，企业名称查询，类型化产品销售；住所托管服务"}
+
+
+def test_an_exact_label_beats_a_longer_one_that_is_alike() -> None:
+    """证件有效期 is printed; 证件有效期起, which is another field, is not."""
+    page = [
+        at(400, 90, "道路运输经营许可证", 66),
+        *(at(100, 200, "业户名称"), at(260, 200, "示例市样本运输有限公司")),
+        *(at(100, 270, "经营范围"), at(260, 270, "道路普通货物运输")),
+        *(at(1000, 270, "证件有效期"), at(1200, 270, "2025年06月17日")),
+    ]
+    found = read_page(page, "road_transport_operation_permit")
+    assert found["valid_until"] == "2025年06月17日"
+    assert "valid_from" not in found
