@@ -20,7 +20,7 @@ from certloop.synth.seeds import stream_seed
 from certloop.templates import load_types
 
 SEALED_SHARE = 0.15  # a seal that covers more of a line's box than this makes the field a sealed one
-_NO_TRAPS = ("jpeg", "tone", "noise", "blur", "place")
+_NO_TRAPS = ("jpeg", "tone", "noise", "blur", "place", "turn", "uneven_light")
 Polygon = list[list[float]]
 Polygons = Mapping[str, list[Polygon]]
 
@@ -149,6 +149,8 @@ def _history(recipe: Recipe, profile: Profile, document: Document, treated: Trea
     """How the image came to be, what makes it hard, and the tools a careful reader would use."""
     page = document.page
     traps = {*page.traps, *(step["step"] for step in treated.done if step["step"] not in _NO_TRAPS)}
+    if treated.rotate_cw:
+        traps.add("rotated")
     if page.regions.get("authority") == "seal":
         traps.add("seal_only_authority")
     if document.misprinted:
