@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from certloop import CertloopError, __version__
-from certloop.commands import doctor, evaluate, extract, types, validate
+from certloop.commands import doctor, evaluate, extract, reward, types, validate
 
 EXIT_CODES = "Exit codes: 0 all read, 1 some failed, 2 usage, 3 nothing could be read."
 
@@ -26,6 +26,7 @@ app.command("extract")(extract.extract)
 app.command("validate")(validate.validate)
 app.add_typer(types.app, name="types")
 app.command("evaluate")(evaluate.evaluate)
+app.command("reward")(reward.reward)
 app.command("doctor")(doctor.doctor)
 
 

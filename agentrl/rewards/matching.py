@@ -22,6 +22,7 @@ BLANK = "<blank>"
 UNREADABLE = "<unreadable>"
 SENTINELS = frozenset({BLANK, UNREADABLE})
 KEY_THRESHOLD = 0.5
+MAX_LABEL_CHARS = 32
 
 Method = Literal["greedy", "hungarian"]
 Canonical = Callable[[str], str] | Mapping[str, str]
@@ -232,7 +233,13 @@ def _pair_up(
 def _key_similarity(a: str, b: str, threshold: float) -> float:
     """The similarity, or 0 where the lengths alone keep it below the threshold (an answer may invent thousands of keys)."""
     longest = max(len(a), len(b))
-    return folded_similarity(a, b) if not longest or min(len(a), len(b)) / longest >= threshold - 1e-9 else 0.0
+    if longest and min(len(a), len(b)) / longest < threshold - 1e-9:
+        return 0.0
+    return _label_similarity(a, b) if longest <= MAX_LABEL_CHARS else folded_similarity(a, b)
+
+
+_label_similarity = lru_cache(maxsize=16384)(folded_similarity)
+"""Labels repeat from answer to answer; long keys are no labels and are not kept."""
 
 
 def _unless_repaired(pair: Pair, printed: str, answered: str, repaired: Repaired) -> Pair:

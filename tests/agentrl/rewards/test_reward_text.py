@@ -46,3 +46,9 @@ def test_a_runaway_text_stays_bounded_and_never_gains() -> None:
     assert text_similarity(long, long) == 1.0
     assert text_similarity("经营", long) < 0.001
     assert text_similarity(long, long + "x") <= 1.0 - 1 / len(long)
+
+
+@given(st.text(alphabet="AB1", min_size=4, max_size=7), st.text(alphabet="AB1", min_size=4, max_size=7))
+def test_distance_of_texts_that_differ_in_few_places(a: str, b: str) -> None:
+    n = min(len(a), len(b))
+    assert levenshtein(a[:n], b[:n]) == textbook(a[:n], b[:n])

@@ -1,0 +1,127 @@
+"""``certloop reward --truth FILE --prediction FILE``: what one answer earns, and why."""
+
+from __future__ import annotations
+
+import json
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from certloop.agentrl.rewards import F1Reward
+    from certloop.templates import DocumentType
+
+
+class MatchingMethod(StrEnum):
+    GREEDY = "greedy"
+    HUNGARIAN = "hungarian"
+
+
+def reward(
+    truth: Annotated[Path, typer.Option(metavar="FILE", help="The printed values: a JSON object of label and text.")],
+    prediction: Annotated[Path, typer.Option(metavar="FILE", help="The answer as the model wrote it, or - for standard input.")],
+    doc_type: Annotated[
+        str | None, typer.Option("--type", metavar="T", help="A document type: its labels' other names count as the same field.")
+    ] = None,
+    power: Annotated[float, typer.Option(min=0.1, max=16, help="The exponent of F1 (1 and 2 are for comparison).")] = 4.0,
+    method: Annotated[MatchingMethod, typer.Option(help="How fields are paired.")] = MatchingMethod.GREEDY,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of lines.")] = False,
+) -> None:
+    """Score an answer against the truth: 0.05 + 0.95 * F1 ** 4, and 0 when it is no JSON object. Exits 0 whatever the score.
+
+    In the truth, null, "<blank>" and "<unreadable>" stand for a field without a value that can be read. With --type, a code that
+    was made valid although the printed one is not ("repaired") earns nothing for its field.
+    """
+    from certloop.agentrl.rewards import RewardError, f1_power_reward, parse_answer
+
+    printed = parse_answer(_read(truth))
+    if printed is None or printed.duplicates:
+        raise RewardError(f"{truth} must hold one JSON object of labels and texts, each label once")
+    options: dict[str, Any] = {}
+    if doc_type is not None:
+        options["canonical"], options["repaired"] = _of_type(doc_type)
+    got = f1_power_reward(printed.fields, _read(prediction), k=power, method=method.value, **options)
+    report = _report(got)
+    typer.echo(json.dumps(report, ensure_ascii=False) if as_json else _lines(report))
+
+
+def _read(path: Path) -> str:
+    from certloop.errors import UsageError
+
+    try:
+        data = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    return data.decode("utf-8-sig", errors="replace")
+
+
+def _of_type(name: str) -> tuple[Callable[[str], str], Callable[[str, str, str], bool]]:
+    """The alias map and the test for repaired codes of a type given by id or title."""
+    from certloop.extract.evaluation import schema_from_registry
+    from certloop.settings import Settings
+    from certloop.templates import load_types
+
+    registry = load_types(Settings.load().template_path)
+    schema = schema_from_registry(registry).find(name)
+    doc_type = registry.get(name if schema is None else schema.id)
+    assert schema is not None
+    return schema.canonical, _repairs(doc_type)
+
+
+def _repairs(doc_type: DocumentType) -> Callable[[str, str, str], bool]:
+    """Whether an answered value passes the hard rules of its field that the printed value fails."""
+    from certloop.agentrl.rewards import fold
+    from certloop.validators import Severity, validate
+
+    kinds = {fold(spec.label): spec.validator_kinds for spec in doc_type.fields.values()}
+
+    def fails(key: str, value: str) -> bool:
+        verdicts = [validate(kind, value) for kind in kinds.get(key, ())]
+        return bool(verdicts) and all(any(v.failed and v.severity is Severity.HARD for v in found) for found in verdicts)
+
+    return lambda key, printed, answered: fails(key, printed) and not fails(key, answered)
+
+
+def _report(got: F1Reward) -> dict[str, Any]:
+    report: dict[str, Any] = {"score": round(got.reward, 6), "parsed": got.matching is not None}
+    if (match := got.matching) is None:
+        return report | {"f1": 0.0, "precision": 0.0, "recall": 0.0, "pairs": [], "missed": [], "extra": [], "invented": []}
+    return report | {
+        "strict": got.strict,
+        "penalised": got.penalised,
+        "f1": round(match.f1, 6),
+        "precision": round(match.precision, 6),
+        "recall": round(match.recall, 6),
+        "pairs": [
+            {
+                "truth": pair.truth_key,
+                "prediction": pair.predicted_key,
+                "key_similarity": round(pair.key_similarity, 4),
+                "value_similarity": round(pair.value_similarity, 4),
+            }
+            for pair in match.pairs
+        ],
+        "missed": list(match.missed),
+        "extra": [key for key in match.extra if key not in match.invented],
+        "invented": list(match.invented),
+    }
+
+
+def _lines(report: dict[str, Any]) -> str:
+    head = "   ".join(f"{name} {report[name]:.6f}" for name in ("score", "f1", "precision", "recall"))
+    if not report["parsed"]:
+        return head + "\nthe prediction is not one JSON object"
+    lines = [head]
+    lines += [f"pair     {p['value_similarity']:.4f}  {p['truth']}" + _other_name(p) for p in report["pairs"]]
+    for name in ("missed", "extra", "invented"):
+        lines += [f"{name:<8} {key}" for key in report[name]]
+    return "\n".join(lines)
+
+
+def _other_name(pair: dict[str, Any]) -> str:
+    return "" if pair["truth"] == pair["prediction"] else f"  <- {pair['prediction']} ({pair['key_similarity']:.2f})"
