@@ -27,6 +27,12 @@ class Settings(BaseSettings):
     engine: Literal["ocr", "ocr-stock"] = Field(
         "ocr", description="what reads a page: ocr (embedded), ocr-stock (rapidocr as it comes)"
     )
+    database_url: str = Field(
+        "sqlite:///~/.local/share/certloop/store.db", description="the store: sqlite:///FILE or postgresql://USER@HOST/DATABASE"
+    )
+    blob_url: str = Field(
+        "", description="where the store keeps images: a folder or an fsspec address; SQLite: beside the database if empty"
+    )
     workers: int = Field(1, ge=1, le=256, description="worker processes of `certloop extract`")
     max_bytes: int = Field(64 << 20, gt=0, description="largest file, in bytes")
     max_pixels: int = Field(80_000_000, gt=0, description="largest page, in pixels")

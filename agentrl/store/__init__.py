@@ -14,7 +14,7 @@ Heavy libraries (pyarrow, duckdb, fsspec, psycopg) load when a function needs th
 from certloop.agentrl.store.backup import BackupKind, Restored, backup, restore
 from certloop.agentrl.store.batch import Batch
 from certloop.agentrl.store.blobs import BlobStore, FsspecBlobs, LocalBlobs, open_blobs
-from certloop.agentrl.store.erase import Erasure, apply_retention, erase, find_documents, finish_erasures
+from certloop.agentrl.store.erase import Erasure, apply_retention, erase, expired_documents, find_documents, finish_erasures
 from certloop.agentrl.store.errors import (
     BackupError,
     BlobCorruptError,
@@ -44,6 +44,7 @@ from certloop.agentrl.store.redact import (
     PatternRedactor,
     Pseudonymiser,
     Redactor,
+    own_redactor,
     redact_json,
     redact_signal,
     redact_trajectory,
@@ -56,11 +57,12 @@ from certloop.agentrl.store.verify import Finding, Report, verify
 
 __all__ = [
     "AuditRow", "BackupError", "BackupKind", "Batch", "BlobCorruptError", "BlobMissingError", "BlobStore", "ConsentError",
-    "ConsentState", "DuplicateEventError", "ErasedError", "Erasure", "Event", "EventError", "ExportError", "Filters", "Finding",
-    "FsspecBlobs", "Kind", "LocalBlobs", "NotFoundError", "Pattern", "PatternRedactor", "Pseudonymiser", "Redactor", "Report",
-    "Restored", "Snapshot", "SnapshotErasedError", "SnapshotError", "SnapshotRow", "Store", "StoreBusyError", "StoreError",
-    "StoreRoleError", "StoreSchemaError", "StoreUnavailableError", "StoreUrlError", "StoredDocument", "StoredTrajectory",
-    "TenantError", "TenantStore", "add_signals", "apply_retention", "backup", "create_snapshot", "erase", "find_documents",
-    "finish_erasures", "load_snapshot", "open_blobs", "record_result", "redact_json", "redact_signal", "redact_trajectory",
-    "restore", "set_consent", "share_trajectory", "verify",
+    "ConsentState", "DuplicateEventError", "ErasedError", "Erasure", "Event", "EventError", "ExportError", "Filters",
+    "Finding", "FsspecBlobs", "Kind", "LocalBlobs", "NotFoundError", "Pattern", "PatternRedactor", "Pseudonymiser",
+    "Redactor", "Report", "Restored", "Snapshot", "SnapshotErasedError", "SnapshotError", "SnapshotRow", "Store",
+    "StoreBusyError", "StoreError", "StoreRoleError", "StoreSchemaError", "StoreUnavailableError", "StoreUrlError",
+    "StoredDocument", "StoredTrajectory", "TenantError", "TenantStore", "add_signals", "apply_retention", "backup",
+    "create_snapshot", "erase", "expired_documents", "find_documents", "finish_erasures", "load_snapshot", "open_blobs",
+    "own_redactor", "record_result", "redact_json", "redact_signal", "redact_trajectory", "restore", "set_consent",
+    "share_trajectory", "verify",
 ]  # fmt: skip

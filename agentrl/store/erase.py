@@ -27,6 +27,7 @@ from certloop.agentrl.store.tenant import TenantStore
 JOURNAL = "erasure-journal"
 FINISHED = "erase.finished"
 MIN_MENTION = 2
+CHECKPOINT_WAIT_MS = 500
 _CHUNK = 400
 
 
@@ -96,7 +97,7 @@ def finish_erasures(store: TenantStore, actor: str) -> tuple[str, ...]:
     """Do what a crash kept an earlier erasure from doing; returns the erasures that were finished."""
     open_ids = unfinished(store)
     done = []
-    for event in store.events(Kind.ERASURE):
+    for event in list(store.events(Kind.ERASURE)):
         if event.event_id in open_ids and event.payload is not None:
             _finish(store, event.event_id, event.payload, actor)
             done.append(event.event_id)
@@ -109,8 +110,8 @@ def unfinished(store: TenantStore) -> frozenset[str]:
     return frozenset(event.event_id for event in store.events(Kind.ERASURE)) - finished
 
 
-def apply_retention(store: TenantStore, *, keep_days: float, actor: str, today: datetime | None = None) -> Erasure | None:
-    """Erase every document handed in more than ``keep_days`` ago; None when there is none."""
+def expired_documents(store: TenantStore, *, keep_days: float, today: datetime | None = None) -> tuple[str, ...]:
+    """The documents handed in more than ``keep_days`` ago that are still there. Raises EventError for less than 0 days."""
     if keep_days < 0:
         raise EventError("documents are kept for 0 days or more")
     limit = ((today or datetime.now(UTC)) - timedelta(days=keep_days)).astimezone(UTC).isoformat(timespec="microseconds")
@@ -121,7 +122,12 @@ def apply_retention(store: TenantStore, *, keep_days: float, actor: str, today: 
             events.c.created_at < limit,
             events.c.payload.is_not(None),
         )
-        old = connection.execute(query).scalars().all()
+        return tuple(connection.execute(query).scalars())
+
+
+def apply_retention(store: TenantStore, *, keep_days: float, actor: str, today: datetime | None = None) -> Erasure | None:
+    """Erase every document handed in more than ``keep_days`` ago; None when there is none. Run it daily."""
+    old = expired_documents(store, keep_days=keep_days, today=today)
     return erase(store, old, actor=actor, reason="retention") if old else None
 
 
@@ -163,11 +169,19 @@ def _finish(store: TenantStore, erasure_id: str, tombstone: Any, actor: str) -> 
 
 
 def _forget_pages(store: TenantStore) -> None:
-    """Old content must not survive in SQLite's write-ahead log or in Postgres' dead rows."""
+    """Old content must not survive in SQLite's write-ahead log or in Postgres' dead rows.
+
+    A reader that is still at work keeps the log alive; it is then emptied by the next erasure, or when the last process
+    closes it.
+    """
     if store.engine.dialect.name == "sqlite":
         raw = store.engine.raw_connection()
         try:
-            raw.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            cursor = raw.cursor()
+            (usual,) = cursor.execute("PRAGMA busy_timeout").fetchone()
+            cursor.execute(f"PRAGMA busy_timeout={CHECKPOINT_WAIT_MS}")
+            cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            cursor.execute(f"PRAGMA busy_timeout={usual}")
         finally:
             raw.close()
     else:

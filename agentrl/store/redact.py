@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -107,6 +107,36 @@ class PatternRedactor:
 
 def _blank(match: re.Match[str]) -> str:
     return _MASK * (match.end() - match.start())
+
+
+def own_redactor(
+    trajectory: Trajectory, signals: Iterable[Signal] = (), fields: Collection[str] = (), patterns: Iterable[Pattern] = ()
+) -> PatternRedactor:
+    """A redactor that also knows this document's own values: those of its answer and those that auditors wrote."""
+    known = set(_leaves(_parsed(trajectory.final_json)))
+    for signal in signals:
+        known |= set(_leaves([signal.evidence.get("old"), signal.evidence.get("new")]))
+    words = sorted({_fold(v).strip() for v in known if len(v.strip()) > 1}, key=lambda v: (-len(v), v))
+    own = [Pattern("value", re.compile("|".join(map(re.escape, words))))] if words else []
+    return PatternRedactor(patterns=[*own, *patterns], fields=fields)
+
+
+def _parsed(text: str | None) -> Any:
+    try:
+        return json.loads(text or "null")
+    except (ValueError, RecursionError):
+        return text
+
+
+def _leaves(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _leaves(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _leaves(item)
 
 
 def redact_json(value: Any, redactor: Redactor, fields: Collection[str] | None = None) -> Any:

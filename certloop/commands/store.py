@@ -1,0 +1,192 @@
+"""``certloop store``: is it whole, back it up, bring it back, erase a person from it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from certloop.agentrl.store import Erasure, Store, TenantStore
+
+app = typer.Typer(
+    help="Check, back up, restore and erase in the store of trajectories.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+StoreOption = Annotated[str | None, typer.Option("--store", metavar="URL", help="The database (default: CERTLOOP_DATABASE_URL).")]
+TenantOption = Annotated[str, typer.Option("--tenant", metavar="T", help="Whose rows.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of lines.")]
+
+
+class Kind(StrEnum):
+    """As ``agentrl.store.BackupKind``, which loads with the store."""
+
+    SQLITE = "sqlite"
+    PORTABLE = "portable"
+
+
+def open_store(url: str | None) -> Store:
+    """The store of the option or the settings; it must be there already."""
+    from certloop.agentrl.store import Store
+    from certloop.settings import Settings
+
+    settings = Settings.load()
+    return Store.open(url or settings.database_url, settings.blob_url, create=False)
+
+
+def open_tenant(store: Store, tenant: str) -> TenantStore:
+    """A tenant that the store knows; asking must not make one. Raises UsageError that lists those there are."""
+    from certloop.errors import UsageError
+
+    known = store.tenants()
+    if tenant not in known:
+        raise UsageError(f"the store has no tenant {tenant!r}; it has: {', '.join(known) or 'none yet'}")
+    return store.for_tenant(tenant)
+
+
+def actor() -> str:
+    """Who stands in the audit trail for commands: the operating system's account number, no name."""
+    return f"cli:uid-{os.getuid()}"
+
+
+@app.command("verify")
+def verify(
+    url: StoreOption = None,
+    heads: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="An earlier --json report: its audit heads must still be there.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check pages, the audit chain, every event's hash, every blob and every erasure. Exits 1 when something is not as it was."""
+    from certloop.agentrl import store as stores
+
+    with open_store(url) as store:
+        report = stores.verify(store, _pinned(heads))
+    if as_json:
+        out = {
+            "clean": report.clean,
+            "findings": [finding.to_json() for finding in report.findings],
+            "events": report.events,
+            "blobs": report.blobs,
+            "orphans": report.orphans,
+            "heads": report.heads,
+        }
+        typer.echo(json.dumps(out, ensure_ascii=False, indent=2))
+    else:
+        for finding in report.findings:
+            typer.echo(f"{finding.problem:<20} {finding.tenant or '-'}  {finding.what}: {finding.message}")
+        orphans = f", {report.orphans} blobs that no document names" if report.orphans else ""
+        verdict = "as written" if report.clean else f"{len(report.findings)} findings"
+        typer.echo(f"{report.events} events, {report.blobs} blobs{orphans}: {verdict}")
+    raise typer.Exit(0 if report.clean else 1)
+
+
+def _pinned(heads: Path | None) -> dict[str, str]:
+    from certloop.errors import UsageError
+
+    if heads is None:
+        return {}
+    try:
+        return {str(k): str(v) for k, v in json.loads(heads.read_bytes())["heads"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise UsageError(f"{heads.name} is no report of `certloop store verify --json`") from None
+
+
+@app.command("backup")
+def backup(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="An empty or new folder.")],
+    url: StoreOption = None,
+    kind: Annotated[
+        Kind | None, typer.Option(help="sqlite: a copy of the file; portable: JSON Lines, for either database.")
+    ] = None,
+) -> None:
+    """Write a backup while the store is in use: rows, blobs, and last a manifest. It holds personal data."""
+    from certloop.agentrl import store as stores
+
+    with open_store(url) as store:
+        chosen = None if kind is None else stores.BackupKind(kind.value)
+        manifest = stores.backup(store, folder, actor=actor(), kind=chosen)
+    blobs = sum(manifest["blobs"].values())
+    typer.echo(f"{manifest['kind']} backup of {len(manifest['blobs'])} tenants and {blobs} blobs in {folder}")
+
+
+@app.command("restore")
+def restore(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder that `certloop store backup` wrote.")],
+    url: StoreOption = None,
+    journal: Annotated[
+        str, typer.Option(metavar="URL", help="The blobs the store had before: what was erased since is erased again.")
+    ] = "",
+) -> None:
+    """Put a backup into an empty place, erase again what was erased since, and verify the result."""
+    from certloop.agentrl import store as stores
+    from certloop.settings import Settings
+
+    settings = Settings.load()
+    done = stores.restore(folder, url or settings.database_url, settings.blob_url, actor=actor(), journal_url=journal)
+    again = f", {done.erased_again} documents erased again" if done.erased_again else ""
+    typer.echo(f"{len(done.tenants)} tenants, {done.events} events and {done.blobs} blobs restored and verified{again}")
+
+
+@app.command("erase")
+def erase(
+    tenant: TenantOption = "default",
+    url: StoreOption = None,
+    subject: Annotated[str | None, typer.Option(metavar="TEXT", help="A name or number; - reads it from standard input.")] = None,
+    mentions: Annotated[bool, typer.Option(help="With --subject: also every document in which the text stands.")] = False,
+    document: Annotated[str | None, typer.Option(metavar="ID", help="One document.")] = None,
+    trajectory: Annotated[str | None, typer.Option(metavar="ID", help="The document of one trajectory.")] = None,
+    older_than_days: Annotated[
+        float | None, typer.Option(min=0, metavar="DAYS", help="Every document handed in before that (retention).")
+    ] = None,
+    resume: Annotated[bool, typer.Option(help="Finish erasures that a crash cut short.")] = False,
+    reason: Annotated[str, typer.Option(metavar="WORDS", help="Stands in the tombstone; names nobody.")] = "request",
+    yes: Annotated[bool, typer.Option("--yes", help="Really erase; without it only what would be reached is shown.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Erase documents with everything known about them: events, images and the snapshots that hold them. A tombstone stays."""
+    from certloop.agentrl import store as stores
+    from certloop.errors import UsageError
+
+    wishes = [subject, document, trajectory, older_than_days, resume or None]
+    if sum(wish is not None for wish in wishes) != 1:
+        raise UsageError("say exactly one of --subject, --document, --trajectory, --older-than-days and --resume")
+    with open_store(url) as store:
+        handle = open_tenant(store, tenant)
+        if resume:
+            finished = stores.finish_erasures(handle, actor())
+            typer.echo(json.dumps({"finished": list(finished)}) if as_json else f"{len(finished)} erasures finished")
+            return
+        if older_than_days is not None:
+            found = stores.expired_documents(handle, keep_days=older_than_days)
+            reason = "retention"
+        else:
+            text = sys.stdin.readline().strip() if subject == "-" else subject
+            found = stores.find_documents(handle, subject=text, document_id=document, traj_id=trajectory, mentions=mentions)
+        done = stores.erase(handle, found, actor=actor(), reason=reason) if yes and found else None
+    _show(found, done, as_json)
+
+
+def _show(found: tuple[str, ...], done: Erasure | None, as_json: bool) -> None:
+    if as_json:
+        out: dict[str, object] = {"documents": list(found), "erased": done is not None}
+        if done is not None:
+            out |= {"erasure": done.erasure_id, "documents": list(done.documents), "events": done.events, "blobs": done.blobs}
+            out |= {"snapshots": list(done.snapshots), "unreachable": list(done.unreachable)}
+        typer.echo(json.dumps(out, ensure_ascii=False, indent=2))
+    elif done is None:
+        typer.echo(f"{len(found)} documents{'; nothing was erased: add --yes' if found else ' found'}")
+    else:
+        typer.echo(
+            f"erasure {done.erasure_id}: {len(done.documents)} documents, {done.events} events, {done.blobs} blobs, "
+            f"{len(done.snapshots)} snapshots"
+        )
+        for folder in done.unreachable:
+            typer.echo(f"delete this snapshot where it is: {folder}", err=True)

@@ -1,0 +1,265 @@
+"""``certloop trajectories``: what the store knows, as lines, as a story, as training rows, as a snapshot."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from certloop.commands.store import JsonOption, StoreOption, TenantOption, actor, open_store, open_tenant
+
+if TYPE_CHECKING:
+    from certloop.agentrl.store import Filters, StoredTrajectory, TenantStore
+
+app = typer.Typer(
+    help="List and show trajectories, export training rows, write snapshots.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+class Rows(StrEnum):
+    """What ``export`` writes: SFT rows of TRL and ms-swift, on-policy rows with ground truth, tinker data, or plain records."""
+
+    TRL = "trl"
+    TRL_PROMPT = "trl-prompt"
+    SWIFT = "swift"
+    TINKER = "tinker"
+    JSONL = "jsonl"
+
+
+class Least(StrEnum):
+    TENANT = "tenant"
+    SHARED = "shared"
+
+
+TypeOption = Annotated[list[str] | None, typer.Option("--type", metavar="T", help="Only this document type (repeatable).")]
+FieldOption = Annotated[list[str] | None, typer.Option("--field", metavar="ID", help="Only with feedback on this field.")]
+SinceOption = Annotated[str | None, typer.Option(metavar="INSTANT", help="Created then or later, ISO 8601 with time zone.")]
+UntilOption = Annotated[str | None, typer.Option(metavar="INSTANT", help="Created before, ISO 8601 with time zone.")]
+MinOption = Annotated[float | None, typer.Option(min=-1, max=1, metavar="R", help="Fused reward at least this.")]
+MaxOption = Annotated[float | None, typer.Option(min=-1, max=1, metavar="R", help="Fused reward at most this.")]
+LeastOption = Annotated[Least, typer.Option(help="The least that the documents' consent must allow now.")]
+
+
+@app.command("list")
+def list_(
+    tenant: TenantOption = "default",
+    url: StoreOption = None,
+    doc_type: TypeOption = None,
+    field: FieldOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    min_reward: MinOption = None,
+    max_reward: MaxOption = None,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="At most so many.")] = 1000,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
+) -> None:
+    """List trajectories, oldest first: id, time, type, outcome, consent, reward. No value of a document is shown."""
+    from itertools import islice
+
+    from certloop.agentrl.store.exporters import fused_reward
+
+    filters = _filters(doc_type, field, since, until, min_reward, max_reward)
+    with open_store(url) as store:
+        stream = open_tenant(store, tenant).trajectories(filters, fused_reward)
+        for stored in islice(stream, limit):
+            t, reward = stored.trajectory, fused_reward(stored.trajectory, stored.signals)
+            row = {
+                "id": t.traj_id,
+                "created_at": t.created_at,
+                "doc_type": t.doc_type,
+                "outcome": str(t.outcome),
+                "consent": str(stored.state.consent),
+                "signals": len(stored.signals),
+                "reward": reward,
+            }
+            shown = f"{'-' if reward is None else format(reward, '+.2f'):>6}"
+            line = f"{t.traj_id:<32} {t.created_at[:19]} {t.doc_type:<28} {t.outcome:<9} {stored.state.consent:<6} {shown}"
+            typer.echo(json.dumps(row, ensure_ascii=False) if as_json else line)
+
+
+@app.command("show")
+def show(
+    traj_id: Annotated[str, typer.Argument(metavar="ID", help="The id, as `certloop trajectories list` shows it.")],
+    tenant: TenantOption = "default",
+    url: StoreOption = None,
+    reveal: Annotated[bool, typer.Option("--reveal", help="Show values unredacted; the audit trail will say so.")] = False,
+    width: Annotated[int, typer.Option(min=40, metavar="N", help="Longest line.")] = 120,
+    as_json: JsonOption = False,
+) -> None:
+    """Show one trajectory: its steps, its answer, what was said about it. Values are redacted unless --reveal is given."""
+    from certloop.agentrl.signals.schema import to_json as signal_to_json
+    from certloop.agentrl.store import own_redactor, redact_signal, redact_trajectory
+    from certloop.agentrl.trajectory import to_json
+    from certloop.agentrl.trajectory.render import render
+
+    with open_store(url) as store:
+        handle = open_tenant(store, tenant)
+        stored = handle.trajectory(traj_id)
+        if reveal:
+            handle.note(actor(), "reveal", trajectory=traj_id)
+    trajectory, signals = stored.trajectory, stored.signals
+    if not reveal:
+        redactor = own_redactor(trajectory, signals)
+        trajectory, signals = redact_trajectory(trajectory, redactor), tuple(redact_signal(s, redactor) for s in signals)
+    if as_json:
+        out = {"trajectory": to_json(trajectory), "signals": [signal_to_json(s) for s in signals]}
+        out |= {"document_id": stored.document_id, "consent": str(stored.state.consent), "purpose": stored.state.purpose}
+        typer.echo(json.dumps(out, ensure_ascii=False, indent=2))
+        return
+    typer.echo(render(trajectory, width=width), nl=False)
+    for signal in signals:
+        where = signal.field or signal.scope
+        typer.echo(f"{signal.at[:19]} {signal.source} {signal.actor}: {where} {signal.value:+.2f} ({signal.reason})")
+
+
+@app.command("export")
+def export(
+    rows: Annotated[Rows, typer.Option("--format", help="Whose rows.")] = Rows.TRL,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here, not to standard output.")
+    ] = None,
+    images: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write the pages here (default: images/ beside the output).")
+    ] = None,
+    tenant: TenantOption = "default",
+    url: StoreOption = None,
+    doc_type: TypeOption = None,
+    field: FieldOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    min_reward: MinOption = None,
+    max_reward: MaxOption = None,
+    consent: LeastOption = Least.TENANT,
+    unapproved: Annotated[
+        bool, typer.Option(help="Also answers that no auditor approved, as they were given (a teacher's, for instance).")
+    ] = False,
+) -> None:
+    """Write training rows of consented documents as JSON Lines. They hold true labels: they are for this tenant's training only.
+
+    trl and swift take the approved answer (with the auditor's edits) as completion, trl-prompt as ground truth; tinker takes the
+    sampled tokens with the fused reward as advantage; jsonl writes the records as they are.
+    """
+    from certloop.agentrl.store.exporters import fused_reward
+
+    filters = _filters(doc_type, field, since, until, min_reward, max_reward, consent)
+    folder = images or (output.parent / "images" if output is not None else Path("images"))
+    counts = {"written": 0, "skipped": 0}
+    with open_store(url) as store, _lines(output) as lines:
+        handle = open_tenant(store, tenant)
+        make = _maker(rows, handle, folder, unapproved)
+        handle.note(actor(), "export", rows=rows.value)
+        for stored in handle.trajectories(filters, fused_reward):
+            row = make(stored)
+            counts["skipped" if row is None else "written"] += 1
+            if row is not None:
+                lines.write(json.dumps(row, ensure_ascii=False) + "\n")
+    why = "without approved answer" if rows is not Rows.TINKER else "without tokens or reward"
+    typer.echo(f"{counts['written']} rows, {counts['skipped']} {why}", err=True)
+
+
+@app.command("snapshot")
+def snapshot(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder for it is made in here.")],
+    tenant: TenantOption = "default",
+    url: StoreOption = None,
+    doc_type: TypeOption = None,
+    field: FieldOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    min_reward: MinOption = None,
+    max_reward: MaxOption = None,
+    consent: LeastOption = Least.TENANT,
+    as_json: JsonOption = False,
+) -> None:
+    """Write an immutable training set of consented documents: Parquet parts, then its manifest."""
+    from certloop.agentrl.store import create_snapshot
+    from certloop.agentrl.store.exporters import fused_reward
+
+    filters = _filters(doc_type, field, since, until, min_reward, max_reward, consent)
+    with open_store(url) as store:
+        handle = open_tenant(store, tenant)
+        made = create_snapshot(handle, folder, filters, actor=actor(), reward_of=fused_reward, reward_name="fused")
+    if as_json:
+        typer.echo(json.dumps(dict(made.manifest) | {"folder": str(made.folder)}, ensure_ascii=False, indent=2))
+    else:
+        typer.echo(f"snapshot {made.snapshot_id}: {made.manifest['rows']} trajectories in {made.folder}")
+
+
+def _filters(
+    doc_type: list[str] | None,
+    field: list[str] | None,
+    since: str | None,
+    until: str | None,
+    min_reward: float | None,
+    max_reward: float | None,
+    consent: Least | None = None,
+) -> Filters:
+    from certloop.agentrl.store import Filters
+    from certloop.agentrl.trajectory import Consent
+
+    least = Consent.NONE if consent is None else Consent(consent.value)
+    return Filters(tuple(doc_type or ()), (), tuple(field or ()), (), since, until, least, None, min_reward, max_reward)
+
+
+def _maker(
+    rows: Rows, handle: TenantStore, folder: Path, unapproved: bool
+) -> Callable[[StoredTrajectory], dict[str, Any] | None]:
+    """The function that makes one row, or None for a trajectory that has no such row."""
+    from certloop.agentrl.signals.schema import to_json as signal_to_json
+    from certloop.agentrl.store import exporters
+    from certloop.agentrl.trajectory import to_json
+    from certloop.settings import Settings
+    from certloop.templates import load_types
+
+    registry = load_types(Settings.load().template_path)
+
+    def record(stored: StoredTrajectory) -> dict[str, Any]:
+        return {"trajectory": to_json(stored.trajectory), "signals": [signal_to_json(s) for s in stored.signals]}
+
+    def datum(stored: StoredTrajectory) -> dict[str, Any] | None:
+        reward = exporters.fused_reward(stored.trajectory, stored.signals)
+        if not stored.trajectory.token_ids or reward is None:
+            return None
+        return exporters.tinker_rl_datum(stored.trajectory, reward)
+
+    def labelled(stored: StoredTrajectory) -> dict[str, Any] | None:
+        t = stored.trajectory
+        answer = exporters.approved_answer(t, stored.signals) or (t.final_json if unapproved else None)
+        if answer is None:
+            return None
+        prompt, pages = registry.get(t.doc_type).prompt, exporters.write_images(handle, t.image_sha256, folder)
+        if rows is Rows.SWIFT:
+            return exporters.swift_row(prompt, answer, pages)
+        if rows is Rows.TRL_PROMPT:
+            return exporters.trl_prompt_row(prompt, answer, pages, traj_id=t.traj_id, doc_type=t.doc_type)
+        return exporters.trl_messages_row(t, prompt, answer, pages)
+
+    return {Rows.JSONL: record, Rows.TINKER: datum}.get(rows, labelled)
+
+
+@contextmanager
+def _lines(output: Path | None) -> Iterator[IO[str]]:
+    """Standard output, or a file that appears only when it is whole."""
+    from certloop.errors import UsageError
+
+    if output is None:
+        yield sys.stdout
+        return
+    aside = output.with_name(f".{output.name}.partial")
+    try:
+        with aside.open("w", encoding="utf-8") as file:
+            yield file
+        aside.replace(output)
+    except OSError as error:
+        raise UsageError(f"cannot write {output}: {error.strerror or type(error).__name__}") from None
+    finally:
+        aside.unlink(missing_ok=True)

@@ -1,0 +1,143 @@
+"""The drill: back up a store in use, lose it, restore it, verify it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from certloop.agentrl.store import (
+    BackupError,
+    BackupKind,
+    BlobMissingError,
+    ErasedError,
+    Store,
+    TenantStore,
+    backup,
+    erase,
+    find_documents,
+    restore,
+    verify,
+)
+from certloop.agentrl.trajectory import Trajectory
+
+Make = Callable[..., Trajectory]
+Places = Callable[[], Any]
+
+
+def put(tenant: TenantStore, trajectory: Trajectory, *subjects: str) -> None:
+    with tenant.batch("engine") as batch:
+        batch.add_trajectory(trajectory, subjects=subjects)
+
+
+@pytest.fixture
+def filled(store: Store, make_trajectory: Make) -> Store:
+    for name in ("acme", "other"):
+        tenant = store.for_tenant(name)
+        put(tenant, make_trajectory("t-1", tenant_id=name, image_sha256=(tenant.put_blob(b"page"),)), "张样本")
+    put(store.for_tenant("acme"), make_trajectory("gone", image_sha256=(store.for_tenant("acme").put_blob(b"gone"),)))
+    erase(store.for_tenant("acme"), find_documents(store.for_tenant("acme"), traj_id="gone"), actor="desk", reason="request")
+    return store
+
+
+def kinds(backend: str) -> list[BackupKind]:
+    return [BackupKind.SQLITE, BackupKind.PORTABLE] if backend == "sqlite" else [BackupKind.PORTABLE]
+
+
+def test_the_drill(filled: Store, backend: str, new_place: Places, tmp_path: Path, make_trajectory: Make) -> None:
+    for kind in kinds(backend):
+        before = [s.event_ids for s in filled.for_tenant("acme").trajectories()]
+        manifest = backup(filled, tmp_path / kind, actor="operator", kind=kind)
+        put(filled.for_tenant("acme"), make_trajectory(f"after-{kind}"))
+        place = new_place()
+        restored = restore(tmp_path / kind, place.url, place.blob_url, actor="operator")
+        assert restored.tenants == ("acme", "other")
+        assert (restored.blobs, restored.erased_again) == (2, 0)
+        with place.open() as store:
+            acme = store.for_tenant("acme")
+            assert [s.event_ids for s in acme.trajectories()] == before
+            assert acme.get_blob(acme.trajectory("t-1").trajectory.image_sha256[0]) == b"page"
+            assert len(find_documents(acme, subject="张样本")) == 1  # the salt came along
+            with pytest.raises(ErasedError):
+                acme.trajectory("gone")
+            put(acme, make_trajectory("goes on"))
+            assert verify(store, manifest["heads"]).clean
+
+
+def test_what_was_erased_after_the_backup_is_erased_again(filled: Store, backend: str, new_place: Places, tmp_path: Path) -> None:
+    for kind in kinds(backend):
+        backup(filled, tmp_path / kind, actor="operator", kind=kind)
+    acme = filled.for_tenant("acme")
+    erase(acme, find_documents(acme, subject="张样本"), actor="desk", reason="request")
+    for kind in kinds(backend):
+        place = new_place()
+        restored = restore(tmp_path / kind, place.url, place.blob_url, actor="operator", journal_url=filled.blobs.url)
+        assert restored.erased_again == 1
+        with place.open() as store, pytest.raises(ErasedError):
+            store.for_tenant("acme").trajectory("t-1")
+        with place.open() as store:
+            assert not list(store.blobs.list("acme"))
+            assert verify(store).clean
+
+
+def test_incomplete_and_changed_backups_are_refused(filled: Store, backend: str, new_place: Places, tmp_path: Path) -> None:
+    folder = tmp_path / "backup"
+    manifest = backup(filled, folder, actor="operator")
+    place = new_place()
+    name = sorted(manifest["files"])[-1]
+    whole = (folder / name).read_bytes()
+    (folder / name).write_bytes(whole + b" ")
+    with pytest.raises(BackupError, match="changed"):
+        restore(folder, place.url, place.blob_url, actor="operator")
+    (folder / name).write_bytes(whole)
+    text = (folder / "manifest.json").read_text()
+    (folder / "manifest.json").unlink()
+    with pytest.raises(BackupError, match="manifest"):
+        restore(folder, place.url, place.blob_url, actor="operator")
+    (folder / "manifest.json").write_text(json.dumps(json.loads(text) | {"schema": "other/9"}))
+    with pytest.raises(BackupError, match="kind"):
+        restore(folder, place.url, place.blob_url, actor="operator")
+
+
+def test_neither_goes_over_what_is_there(filled: Store, place: Any, backend: str, tmp_path: Path) -> None:
+    folder = tmp_path / "backup"
+    backup(filled, folder, actor="operator")
+    with pytest.raises(BackupError, match="empty"):
+        backup(filled, folder, actor="operator")
+    with pytest.raises(BackupError, match="already"):
+        restore(folder, place.url, place.blob_url, actor="operator")
+    if backend != "sqlite":
+        with pytest.raises(BackupError, match="portable"):
+            backup(filled, tmp_path / "b2", actor="operator", kind=BackupKind.SQLITE)
+
+
+def test_a_missing_blob_stops_a_backup(filled: Store, tmp_path: Path) -> None:
+    acme = filled.for_tenant("acme")
+    sha256 = acme.trajectory("t-1").trajectory.image_sha256[0]
+    filled.blobs.delete("acme", sha256)
+    with pytest.raises(BlobMissingError, match=sha256):
+        backup(filled, tmp_path / "backup", actor="operator")
+    assert not (tmp_path / "backup" / "manifest.json").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
+def test_a_laptops_store_moves_to_postgres(
+    filled: Store, tmp_path: Path, request: pytest.FixtureRequest, make_trajectory: Make
+) -> None:
+    from sqlalchemy import make_url
+
+    server = request.getfixturevalue("postgres")
+    server.psql("CREATE DATABASE moved OWNER app;")
+    url = make_url(server.get_uri()).set(username="app", database="moved").render_as_string(hide_password=False)
+    backup(filled, tmp_path / "backup", actor="operator", kind=BackupKind.PORTABLE)
+    assert restore(tmp_path / "backup", url, str(tmp_path / "blobs2"), actor="operator").events == 3 * 4 + 1
+    with Store.open(url, str(tmp_path / "blobs2")) as store:
+        assert len(list(store.for_tenant("acme").trajectories())) == 1
+        assert verify(store).clean
+    with pytest.raises(BackupError, match="portable"):
+        backup(filled, tmp_path / "b3", actor="operator")
+        restore(tmp_path / "b3", url, str(tmp_path / "blobs3"), actor="operator")

@@ -1,0 +1,186 @@
+"""Erasing a subject, on every database: what is gone, what stays, and what happens when the process dies half-way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from certloop.agentrl.signals.schema import Signal
+from certloop.agentrl.store import (
+    ErasedError,
+    EventError,
+    Kind,
+    NotFoundError,
+    Store,
+    TenantStore,
+    add_signals,
+    apply_retention,
+    create_snapshot,
+    erase,
+    find_documents,
+    finish_erasures,
+    verify,
+)
+from certloop.agentrl.trajectory import Trajectory
+
+Make = Callable[..., Trajectory]
+NAME = "欧阳样本"
+
+
+def put(tenant: TenantStore, trajectory: Trajectory, *subjects: str) -> str:
+    with tenant.batch("engine") as batch:
+        batch.add_trajectory(trajectory, subjects=subjects)
+    return tenant.trajectory(trajectory.traj_id).document_id
+
+
+def test_an_erased_subject_is_gone_and_a_tombstone_stays(
+    store: Store, make_trajectory: Make, make_signal: Callable[..., Signal]
+) -> None:
+    acme = store.for_tenant("acme")
+    image = acme.put_blob(b"the page of " + NAME.encode())
+    document = put(acme, make_trajectory("t-1", image_sha256=(image,), final_json=f'{{"owner": "{NAME}"}}'), NAME, "1101 0519")
+    add_signals(acme, [make_signal(hint=f"应读作{NAME}")], "auditor-7")
+    kept = put(acme, make_trajectory("t-2"), "somebody else")
+    assert find_documents(acme, subject="11010519") == (document,)
+    done = erase(acme, find_documents(acme, subject=NAME), actor="privacy desk", reason="request 17")
+
+    assert (done.documents, done.events, done.blobs) == ((document,), 5, 1)
+    for question in (lambda: acme.trajectory("t-1"), lambda: acme.document(document)):
+        with pytest.raises(ErasedError, match=done.erasure_id):
+            question()
+    with pytest.raises(NotFoundError):
+        acme.get_blob(image)
+    assert not store.blobs.exists("acme", image)
+    assert [s.document_id for s in acme.trajectories()] == [kept]
+    tombstone = next(iter(acme.events(Kind.ERASURE))).payload
+    assert tombstone is not None
+    assert (tombstone["documents"], tombstone["reason"]) == ([document], "request 17")
+    assert [row.action for row in acme.audit_rows()][-2:] == ["erase", "erase.finished"]
+    assert find_documents(acme, subject=NAME) == ()
+    assert verify(store).clean
+
+
+def test_nothing_more_can_be_stored_about_an_erased_document(
+    acme: TenantStore, make_trajectory: Make, make_signal: Callable[..., Signal]
+) -> None:
+    document = put(acme, make_trajectory("t-1"))
+    erase(acme, [document], actor="desk", reason="request")
+    with pytest.raises(ErasedError):
+        add_signals(acme, [make_signal("t-1")], "auditor-7")
+    with pytest.raises(ErasedError), acme.batch("engine") as batch:
+        batch.add_trajectory(make_trajectory("t-2"), document)
+
+
+def test_documents_that_share_an_image_go_together(store: Store, make_trajectory: Make) -> None:
+    acme, other = store.for_tenant("acme"), store.for_tenant("other")
+    image, second = acme.put_blob(b"one page"), acme.put_blob(b"its back")
+    first = put(acme, make_trajectory("t-1", image_sha256=(image,)), NAME)
+    both = put(acme, make_trajectory("t-2", image_sha256=(image, second)))
+    third = put(acme, make_trajectory("t-3", image_sha256=(second,)))
+    other.put_blob(b"one page")
+    with other.batch("engine") as batch:
+        batch.add_trajectory(make_trajectory("t-1", tenant_id="other", image_sha256=(image,)))
+    done = erase(acme, find_documents(acme, subject=NAME), actor="desk", reason="request")
+    assert set(done.documents) == {first, both, third}
+    assert other.get_blob(image) == b"one page"
+    assert verify(store).clean
+
+
+def test_mentions_reach_what_was_stored_under_no_subject(acme: TenantStore, make_trajectory: Make) -> None:
+    document = put(acme, make_trajectory("t-1", final_json=f'{{"contact": "{NAME} 100%_"}}'))
+    put(acme, make_trajectory("t-2"))
+    assert find_documents(acme, subject=NAME) == ()
+    assert find_documents(acme, subject=NAME, mentions=True) == (document,)
+    assert find_documents(acme, subject="100%_", mentions=True) == (document,)
+    assert find_documents(acme, subject="1%_", mentions=True) == ()
+    with pytest.raises(EventError):
+        find_documents(acme, subject="欧", mentions=True)
+    with pytest.raises(EventError):
+        find_documents(acme, subject=" ")
+
+
+def test_ids_of_other_tenants_and_unknown_ids_are_not_found(store: Store, make_trajectory: Make) -> None:
+    acme, other = store.for_tenant("acme"), store.for_tenant("other")
+    document = put(acme, make_trajectory("t-1"))
+    for question in (
+        lambda: erase(other, [document], actor="x", reason="x"),
+        lambda: find_documents(other, traj_id="t-1"),
+        lambda: find_documents(other, document_id=document),
+    ):
+        with pytest.raises(NotFoundError):
+            question()
+    assert find_documents(acme, traj_id="t-1") == find_documents(acme, document_id=document) == (document,)
+
+
+def test_erasing_twice_reaches_nothing_more(store: Store, make_trajectory: Make) -> None:
+    acme = store.for_tenant("acme")
+    document = put(acme, make_trajectory("t-1"))
+    erase(acme, [document], actor="desk", reason="request")
+    again = erase(acme, [document], actor="desk", reason="request")
+    assert (again.documents, again.events) == ((), 0)
+    assert verify(store).clean
+
+
+def test_an_erasure_cut_short_is_seen_and_finished(store: Store, make_trajectory: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    acme = store.for_tenant("acme")
+    image = acme.put_blob(b"page")
+    document = put(acme, make_trajectory("t-1", image_sha256=(image,)))
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(store.blobs), "delete", die)
+        with pytest.raises(KeyboardInterrupt):
+            erase(acme, [document], actor="desk", reason="request")
+    assert store.blobs.exists("acme", image)
+    assert [f.problem for f in verify(store).findings] == ["erasure_unfinished"]
+    assert len(finish_erasures(acme, "desk")) == 1
+    assert not store.blobs.exists("acme", image)
+    assert verify(store).clean
+    assert finish_erasures(acme, "desk") == ()
+
+
+def test_a_new_upload_of_an_erased_image_keeps_its_blob(
+    store: Store, make_trajectory: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acme = store.for_tenant("acme")
+    image = acme.put_blob(b"page")
+    document = put(acme, make_trajectory("t-1", image_sha256=(image,)))
+    with monkeypatch.context() as patch:
+        patch.setattr(type(store.blobs), "delete", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            erase(acme, [document], actor="desk", reason="request")
+    put(acme, make_trajectory("t-2", image_sha256=(acme.put_blob(b"page"),)))
+    finish_erasures(acme, "desk")
+    assert acme.get_blob(image) == b"page"
+    assert verify(store).clean
+
+
+def test_retention_erases_what_is_older(acme: TenantStore, make_trajectory: Make) -> None:
+    put(acme, make_trajectory("t-1"))
+    assert apply_retention(acme, keep_days=30, actor="clock") is None
+    later = datetime.now(UTC) + timedelta(days=31)
+    done = apply_retention(acme, keep_days=30, actor="clock", today=later)
+    assert done is not None
+    assert len(done.documents) == 1
+    assert not list(acme.trajectories())
+    with pytest.raises(EventError):
+        apply_retention(acme, keep_days=-1, actor="clock")
+
+
+@pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
+def test_no_byte_of_an_erased_payload_is_left_in_the_files(
+    store: Store, place: object, make_trajectory: Make, tmp_path: Path
+) -> None:
+    acme = store.for_tenant("acme")
+    for i in range(60):
+        put(acme, make_trajectory(f"t-{i}", final_json=f'{{"owner": "{NAME}", "pad": "{"x" * 900}"}}'), NAME)
+    create_snapshot(acme, tmp_path / "snapshots", actor="me")
+    erase(acme, find_documents(acme, subject=NAME), actor="desk", reason="request")
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(files) >= 2
+    assert not [path for path in files if NAME.encode() in path.read_bytes()]
