@@ -6,13 +6,13 @@ A bad rollout is data, not a crash: whatever policy, tools or grading do, an epi
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeGuard
 
 from certloop.agentrl.env.errors import EnvironmentFault
 from certloop.agentrl.env.faults import Fault, FaultSource, no_faults
-from certloop.agentrl.env.task import Decision, Grade, Policy, Task, View
+from certloop.agentrl.env.task import Decision, Grade, Policy, Sampled, Task, View
 from certloop.agentrl.env.tools import Executor
 from certloop.agentrl.rewards import Weights, composite_reward, efficiency, path_score
 from certloop.agentrl.trajectory import (
@@ -175,7 +175,7 @@ class _Loop:
         except Exception as error:  # noqa: BLE001 - a policy is foreign code: its failure is an outcome
             self.outcome, self.reason = Outcome.FAILED, f"policy:{type(error).__name__}"
             return None
-        if not isinstance(decision, Decision):
+        if not _is_decision(decision):
             self.outcome, self.reason = Outcome.FAILED, "policy:not_a_decision"
             return None
         return decision
@@ -183,7 +183,7 @@ class _Loop:
     def _ends(self, decision: Decision) -> bool:
         if self.spent > self.config.limits.tokens:
             self.outcome, self.reason = Outcome.TRUNCATED, "tokens"
-        elif not decision.well_formed or (decision.action is not None and not is_json(decision.action.args)):
+        elif not decision.well_formed or (decision.action is not None and not _can_be_run(decision.action)):
             self.outcome, self.reason = Outcome.MALFORMED, "decision"
         elif decision.refused:
             self.outcome, self.reason = Outcome.REFUSED, None
@@ -243,9 +243,11 @@ class _Loop:
                     token_offsets=self.offsets,
                 )
             )
-        except TrajectoryError as error:
+        except (TrajectoryError, TypeError, OverflowError) as error:
             steps = tuple(replace(step, tok_start=None, tok_end=None) for step in bare.steps)
-            failed = replace(bare, steps=steps, outcome=Outcome.FAILED, outcome_reason=f"policy:{error.code}")
+            failed = replace(
+                bare, steps=steps, outcome=Outcome.FAILED, outcome_reason=f"policy:{getattr(error, 'code', 'tokens')}"
+            )
             return validate(failed)
 
 
@@ -259,6 +261,30 @@ def _reward(task: Task, outcome: Outcome, grade: Grade | None, path: Sequence[st
     return EpisodeReward(
         composite_reward(grade.quality, walked, speed, form, weights=weights), grade.quality, walked, speed, form
     )
+
+
+def _is_decision(said: object) -> TypeGuard[Decision]:
+    """Whether a policy's word has the types it should have; what it says may still be nonsense."""
+    return (
+        isinstance(said, Decision)
+        and isinstance(said.thought, str)
+        and isinstance(said.answer, str | None)
+        and (said.action is None or (isinstance(said.action, Action) and isinstance(said.action.tool, str)))
+        and type(said.cost) is int
+        and (said.sampled is None or _is_sampled(said.sampled))
+    )
+
+
+def _is_sampled(sampled: object) -> bool:
+    return (
+        isinstance(sampled, Sampled)
+        and all(isinstance(part, tuple) for part in (sampled.token_ids, sampled.logprobs, sampled.answer_offsets))
+        and all(isinstance(turn, Turn) and isinstance(turn.token_ids, tuple) for turn in sampled.context)
+    )
+
+
+def _can_be_run(action: Action) -> bool:
+    return bool(action.tool) and isinstance(action.args, Mapping) and is_json(action.args)
 
 
 def _context_length(decision: Decision) -> int:

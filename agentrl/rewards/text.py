@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import unicodedata
-from operator import ne
 
 MAX_EXACT_CHARS = 8192
 """Longer texts are compared exactly up to here; what follows counts as wrong, so a runaway answer stays cheap and never gains."""
@@ -44,7 +43,7 @@ def levenshtein(a: str, b: str) -> int:
     a, b = _without_common_ends(a, b)
     if not a or not b:
         return len(a) + len(b)
-    if len(a) == len(b) and (replaced := sum(map(ne, a, b))) <= 2:
+    if len(a) == len(b) and (replaced := sum(x != y for x, y in zip(a, b, strict=True))) <= 2:
         return replaced  # fewer than that would take an insertion and a deletion, which are two as well
     positions: dict[str, int] = {}
     for i, char in enumerate(a):

@@ -140,8 +140,8 @@ def _post(config: JudgeConfig, body: bytes) -> bytes:
         connection.connect()
         with _deadline(connection.sock, config.timeout_s, expired):
             connection.request("POST", parts.path.rstrip("/") + "/chat/completions", body, headers)
-            response = connection.getresponse()
-            raw = response.read(MAX_ANSWER_BYTES + 1)
+            with connection.getresponse() as response:
+                status, raw = response.status, response.read(MAX_ANSWER_BYTES + 1)
     except (OSError, http.client.HTTPException) as error:
         if expired.is_set() or isinstance(error, TimeoutError):
             raise JudgeTimeout(f"the judge did not answer within {config.timeout_s:g} s") from None
@@ -150,8 +150,8 @@ def _post(config: JudgeConfig, body: bytes) -> bytes:
         connection.close()
     if expired.is_set():
         raise JudgeTimeout(f"the judge did not answer within {config.timeout_s:g} s")
-    if response.status != http.client.OK:
-        raise JudgeUnavailable(f"the judge's endpoint answered with status {response.status}")
+    if status != http.client.OK:
+        raise JudgeUnavailable(f"the judge's endpoint answered with status {status}")
     if len(raw) > MAX_ANSWER_BYTES:
         raise JudgeMalformed(f"the judge's answer is longer than {MAX_ANSWER_BYTES} bytes")
     return raw

@@ -96,7 +96,7 @@ def validate(signal: Signal) -> Signal:
             raise SignalError(f"a signal needs a {name}")
     for name, low in (("value", -1.0), ("confidence", 0.0)):
         number = getattr(signal, name)
-        if isinstance(number, bool) or not isinstance(number, (int, float)) or not math.isfinite(number):
+        if isinstance(number, bool) or not isinstance(number, (int, float)) or math.isnan(number):
             raise SignalError(f"{name} must be a finite number")
         if not low <= number <= 1.0:
             raise SignalError(f"{name} must lie in [{low:g}, 1]")
@@ -141,8 +141,14 @@ def _target(signal: Signal) -> None:
         raise SignalError("a signal of scope 'step' must number its step")
     if signal.scope is Scope.TOKEN and signal.span is None:
         raise SignalError("a signal of scope 'token' must give its span")
-    if signal.span is not None and (len(signal.span) != 2 or not 0 <= signal.span[0] < signal.span[1]):
-        raise SignalError("a span must be (start, end) with 0 <= start < end")
+    if not isinstance(signal.field, str | None) or not (signal.step is None or type(signal.step) is int):
+        raise SignalError("field must be text and step a number")
+    if signal.span is not None and not _is_span(signal.span):
+        raise SignalError("a span must be (start, end) with whole numbers 0 <= start < end")
+
+
+def _is_span(span: tuple[int, int]) -> bool:
+    return len(span) == 2 and all(type(token) is int for token in span) and 0 <= span[0] < span[1]
 
 
 def _content(signal: Signal) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
@@ -23,11 +24,15 @@ from certloop.agentrl.trajectory.schema import (
 from certloop.agentrl.trajectory.validation import validate
 
 SCHEMA = "certloop.trajectory/1"
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def dumps(trajectory: Trajectory) -> str:
     """Return one line of JSON. Raises TrajectoryError for a trajectory that is not valid."""
-    return json.dumps(to_json(validate(trajectory)), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    data = to_json(validate(trajectory))
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    # A model may write half a surrogate pair: such text has no UTF-8 form, only its JSON escape.
+    return text if _SURROGATE.search(text) is None else json.dumps(data, allow_nan=False, separators=(",", ":"))
 
 
 def loads(text: str | bytes) -> Trajectory:
@@ -61,7 +66,7 @@ def from_json(data: Mapping[str, Any]) -> Trajectory:
         return validate(Trajectory(**{key: _FROM[key](value) if key in _FROM else value for key, value in values.items()}))
     except TrajectoryError:
         raise
-    except (TypeError, ValueError, KeyError, AttributeError) as error:
+    except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
         raise TrajectoryError(f"a key of the trajectory is missing or has the wrong type ({type(error).__name__})") from None
 
 

@@ -21,6 +21,8 @@ from certloop.agentrl.trajectory.schema import Consent, Outcome, Redaction, Role
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _MAX_DEPTH = 64
+_TEXTS = ("purpose", "policy_version", "harness_version", "prompt_version")
+_OPTIONAL_TEXTS = ("type_version", "memory_snapshot_id", "group_id", "outcome_reason", "final_json")
 
 
 def validate(trajectory: Trajectory) -> Trajectory:
@@ -63,10 +65,14 @@ def _identity(t: Trajectory) -> None:
     for name, kind in (("outcome", Outcome), ("consent", Consent), ("redaction", Redaction)):
         if not isinstance(getattr(t, name), kind):
             raise TrajectoryError(f"{name} must be one of {[str(member) for member in kind]}, not a bool or other text")
+    for name in (*_TEXTS, *_OPTIONAL_TEXTS):
+        value = getattr(t, name)
+        if not (isinstance(value, str) or (value is None and name in _OPTIONAL_TEXTS)):
+            raise TrajectoryError(f"{name} must be text")
+    if not all(isinstance(event, str) for event in t.overlay_event_ids):
+        raise TrajectoryError("overlay_event_ids must be texts")
     if any(not isinstance(sha, str) or not _SHA256.fullmatch(sha) for sha in t.image_sha256):
         raise TrajectoryError("image_sha256 must hold lower-case SHA-256 hex digests")
-    if t.final_json is not None and not isinstance(t.final_json, str):
-        raise TrajectoryError("final_json must be the text of the answer as it was written")
     if t.sampling is not None:
         if not (math.isfinite(t.sampling.temperature) and math.isfinite(t.sampling.top_p)):
             raise NotFiniteError("temperature and top_p must be finite")
@@ -87,8 +93,13 @@ def _step(step: Step, index: int, n_tokens: int) -> None:
             raise NotFiniteError(f"{name} of step {index} is not finite")
         if number is not None and not low <= number <= 1.0:
             raise StepError(f"{name} of step {index} lies outside of [{low:g}, 1]")
+    if not (isinstance(step.observation, str) and isinstance(step.thought, str) and isinstance(step.reflection, str | None)):
+        raise StepError(f"observation, thought and reflection of step {index} must be texts")
     if step.action is not None and (
-        not step.action.tool or not isinstance(step.action.args, Mapping) or not is_json(step.action.args)
+        not isinstance(step.action.tool, str)
+        or not step.action.tool
+        or not isinstance(step.action.args, Mapping)
+        or not is_json(step.action.args)
     ):
         raise StepError(f"the action of step {index} needs a tool name and arguments that are a JSON object")
     if (result := step.tool_result) is None:
@@ -97,6 +108,8 @@ def _step(step: Step, index: int, n_tokens: int) -> None:
         raise StepError(f"step {index} has a tool result without an action")
     if not isinstance(result.ok, bool) or result.ok != (result.error_kind is None):
         raise StepError(f"the tool result of step {index} must be ok, or name its error_kind")
+    if not isinstance(result.error_kind, str | None) or not isinstance(result.payload_ref, str | None):
+        raise StepError(f"error_kind and payload_ref of step {index} must be texts")
     if not is_json(result.payload):
         raise StepError(f"the payload of step {index} is not JSON")
     if not math.isfinite(result.latency_ms) or result.latency_ms < 0:

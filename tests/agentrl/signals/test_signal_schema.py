@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from certloop.agentrl.errors import CertloopError
 from certloop.agentrl.signals import Scope, Signal, Source, from_json, to_json, validate
@@ -51,3 +53,21 @@ def test_json_that_was_altered_or_is_of_another_shape_is_refused(change: dict[st
     with pytest.raises(CertloopError) as caught:
         from_json(to_json(GOOD) | change)
     assert caught.value.code == "signal_invalid"
+
+
+ANY_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.just(10**400) | st.floats() | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=5,
+)
+
+
+@given(st.sampled_from([key for key in to_json(GOOD) if key not in ("schema", "signal_id")]), ANY_JSON)
+def test_no_json_breaks_the_reader(key: str, value: Any) -> None:
+    data = to_json(GOOD) | {key: value}
+    del data["signal_id"]
+    try:
+        kept = from_json(data)
+    except CertloopError:
+        return
+    assert from_json(to_json(kept)) == kept

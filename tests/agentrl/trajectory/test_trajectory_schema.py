@@ -222,3 +222,35 @@ def test_built_tokens_always_hold_the_invariants(parts: list[Turn]) -> None:
     assert kept.token_ids == tuple(token for turn in parts for token in turn.token_ids)
     assert sum(kept.loss_mask) == sum(len(turn.token_ids) for turn in parts if turn.role is Role.ASSISTANT)
     assert loads(dumps(kept)) == kept
+
+
+ANY_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.just(10**400) | st.floats() | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=5,
+)
+
+
+@given(st.sampled_from([key for key in to_json(GOOD) if key != "schema"]), ANY_JSON)
+def test_no_json_breaks_the_reader(key: str, value: Any) -> None:
+    try:
+        kept = from_json(to_json(GOOD) | {key: value})
+    except CertloopError:
+        return
+    assert loads(dumps(kept)) == kept
+
+
+@given(st.sampled_from(["action", "tool_result", "tok_start", "observation", "alpha", "reflection", "t"]), ANY_JSON)
+def test_no_step_breaks_the_reader(key: str, value: Any) -> None:
+    data = to_json(GOOD)
+    data["steps"] = [data["steps"][0] | {key: value}, data["steps"][1]]
+    try:
+        kept = from_json(data)
+    except CertloopError:
+        return
+    assert loads(dumps(kept)) == kept
+
+
+def test_half_a_surrogate_pair_can_be_written_as_utf8() -> None:
+    kept = replace(GOOD, token_offsets=(), final_json='{"a": "\ud800"}')
+    assert loads(dumps(kept).encode()) == kept
