@@ -10,8 +10,11 @@ from certloop.agentrl.signals.advantages import (
 from certloop.agentrl.signals.emit import (
     Origin,
     SecondRead,
+    business_signal,
+    judge_signal,
     rejection_signal,
     review_signals,
+    silent_approval_signal,
     upload_signal,
     validator_signals,
     where_to_look,
@@ -27,8 +30,9 @@ from certloop.agentrl.signals.schema import SCHEMA, Reason, Scope, Signal, Sourc
 __all__ = [
     "SCHEMA", "AuditorRecord", "Feedback", "Fused", "FusionWeights", "HintVote", "JudgeConfig", "JudgeError", "JudgeMalformed",
     "JudgeTimeout", "JudgeUnavailable", "LlmJudge", "NextMessageConfig", "Origin", "Override", "Reason", "Scope", "SecondRead",
-    "Signal", "SignalError", "Source", "Verdict", "between_markers", "choose_hint", "classify_message", "classify_tool_result",
-    "field_named", "from_json", "fuse", "fuse_group", "judged_mask", "next_message_advantages", "next_message_signals",
-    "ppo_token_loss", "records", "rejection_signal", "reliability_of", "review_signals", "to_json", "topk_reverse_kl",
-    "upload_signal", "validate", "validator_signals", "where_to_look", "with_hint", "without_answer",
+    "Signal", "SignalError", "Source", "Verdict", "between_markers", "business_signal", "choose_hint", "classify_message",
+    "classify_tool_result", "field_named", "from_json", "fuse", "fuse_group", "judge_signal", "judged_mask",
+    "next_message_advantages", "next_message_signals", "ppo_token_loss", "records", "rejection_signal", "reliability_of",
+    "review_signals", "silent_approval_signal", "to_json", "topk_reverse_kl", "upload_signal", "validate", "validator_signals",
+    "where_to_look", "with_hint", "without_answer",
 ]  # fmt: skip

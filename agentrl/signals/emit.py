@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from certloop.agentrl.rewards import claims_nothing, fold, match_fields
 from certloop.agentrl.signals.schema import Reason, Scope, Signal, Source, validate
@@ -90,40 +91,55 @@ def review_signals(
         out.append(_field(origin, Source.AUDITOR, name, -1.0, 1.0, Reason.EDIT, span=span, hint=locate(label), evidence=evidence))
     f1 = min(1.0, match_fields(final, original).f1)
     edits = sum(s.reason == Reason.EDIT for s in out)
-    whole = Signal(
-        origin.traj_id,
-        Source.AUDITOR,
-        Scope.TRAJECTORY,
-        f1,
-        1.0,
-        Reason.APPROVAL,
-        origin.actor,
-        origin.at,
-        evidence={"edits": edits},
-    )
-    return [*out, validate(whole)]
+    return [*out, _whole(origin, Source.AUDITOR, f1, 1.0, Reason.APPROVAL, {"edits": edits})]
 
 
 def rejection_signal(origin: Origin, why: str = "") -> Signal:
     """Return an auditor's refusal of the whole answer."""
-    evidence = {"why": why} if why else {}
-    signal = Signal(
-        origin.traj_id, Source.AUDITOR, Scope.TRAJECTORY, -1.0, 1.0, Reason.REJECTION, origin.actor, origin.at, evidence=evidence
-    )
-    return validate(signal)
+    return _whole(origin, Source.AUDITOR, -1.0, 1.0, Reason.REJECTION, {"why": why} if why else {})
 
 
 def upload_signal(origin: Origin, *, same_document: bool) -> Signal:
     """Return what the next upload says of the answer before it: the same document again is -1, another one says nothing (0)."""
     value, confidence = (-1.0, 0.8) if same_document else (0.0, 0.0)
-    signal = Signal(
-        origin.traj_id, Source.IMPLICIT, Scope.TRAJECTORY, value, confidence, Reason.REUPLOAD, origin.actor, origin.at
-    )
-    return validate(signal)
+    return _whole(origin, Source.IMPLICIT, value, confidence, Reason.REUPLOAD)
+
+
+def silent_approval_signal(origin: Origin, confidence: float = 0.6) -> Signal:
+    """Return what it says that an answer was used without a word: +1, implicit, less sure than an auditor's approval."""
+    return _whole(origin, Source.IMPLICIT, 1.0, confidence, Reason.APPROVAL)
+
+
+def judge_signal(origin: Origin, score: float, confidence: float = 1.0) -> Signal:
+    """Return a judge's score in [-1, 1] of the whole answer; ``origin.actor`` names judge and version."""
+    return _whole(origin, Source.JUDGE, score, confidence, Reason.JUDGEMENT)
+
+
+def business_signal(origin: Origin, outcome: str, *, good: bool) -> Signal:
+    """Return a business outcome (a word such as first_pass). It never enters a reward, only the guard on releases."""
+    return _whole(origin, Source.BUSINESS, 1.0 if good else -1.0, 1.0, Reason.BUSINESS_OUTCOME, {"outcome": outcome})
 
 
 def _with_answer(label: str, new: str | None) -> str:
     return f"字段「{label}」未印有内容，不应填写。" if claims_nothing(new) else f"字段「{label}」应读作「{new}」。"
+
+
+def _whole(
+    origin: Origin, source: Source, value: float, confidence: float, reason: Reason, evidence: Mapping[str, Any] | None = None
+) -> Signal:
+    return validate(
+        Signal(
+            traj_id=origin.traj_id,
+            source=source,
+            scope=Scope.TRAJECTORY,
+            value=value,
+            confidence=confidence,
+            reason=reason,
+            actor=origin.actor,
+            at=origin.at,
+            evidence=evidence or {},
+        )
+    )
 
 
 def _field(

@@ -50,6 +50,7 @@ class Reason(StrEnum):
     NEXT_MESSAGE = "next_message"
     REUPLOAD = "reupload"
     JUDGEMENT = "judgement"
+    BUSINESS_OUTCOME = "business_outcome"
 
 
 @dataclass(frozen=True, slots=True)

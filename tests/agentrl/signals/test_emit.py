@@ -11,9 +11,12 @@ from certloop.agentrl.signals import (
     Reason,
     Scope,
     SecondRead,
+    business_signal,
     fuse,
+    judge_signal,
     rejection_signal,
     review_signals,
+    silent_approval_signal,
     upload_signal,
     validator_signals,
 )
@@ -97,3 +100,12 @@ def test_uploads_and_rejections() -> None:
     assert fuse([upload_signal(ORIGIN, same_document=True)]).trajectory.value == -1.0
     assert fuse([upload_signal(ORIGIN, same_document=False)]).trajectory.value is None
     assert fuse([rejection_signal(ORIGIN, "unreadable")]).trajectory.value == -1.0
+
+
+def test_silence_judges_and_business() -> None:
+    silent, judged = silent_approval_signal(ORIGIN), judge_signal(ORIGIN, -0.2)
+    assert fuse([silent]).trajectory.value == 1.0
+    assert fuse([silent, judged]).trajectory.value == pytest.approx((0.7 * 0.6 - 0.3 * 0.2) / (0.7 * 0.6 + 0.3))
+    business = business_signal(ORIGIN, "first_pass", good=False)
+    assert fuse([silent, business]).trajectory.value == 1.0
+    assert fuse([business]).business[0].evidence == {"outcome": "first_pass"}
