@@ -106,7 +106,8 @@ class LocalBlobs:
         aside = self._root / _INCOMING / uuid.uuid4().hex
         try:
             if not path.parent.is_dir():
-                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                path.parent.parent.mkdir(mode=0o700, exist_ok=True)
+                path.parent.mkdir(mode=0o700, exist_ok=True)
                 sync_folder(path.parent.parent)
                 sync_folder(self._root)
             write_synced(aside, data)

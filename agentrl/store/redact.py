@@ -63,8 +63,8 @@ DEFAULT_PATTERNS = (
             rf"(?:[{_HAN}0-9A-Za-z\-]{{0,8}}?\d+{_UNIT}){{0,4}}"
         ),
     ),
+    Pattern("number", re.compile(rf"(?<![0-9A-Za-z])\d(?:{_SEP}\d){{5,}}(?:{_SEP}[Xx])?(?![0-9A-Za-z])")),
     Pattern("number", re.compile(r"(?<![0-9A-Za-z])(?=(?:[A-Za-z]{0,12}\d){6})[0-9A-Za-z]+")),
-    Pattern("number", re.compile(rf"(?<![0-9A-Za-z])\d(?:{_SEP}\d){{5,}}(?:{_SEP}[Xx](?![A-Za-z]))?")),
 )
 """Any word with six digits, and six digits with single separators between them, are a number. A date written 2019-03-05 or
 2019.3.5 stays; who holds a date for personal (a date of birth) names its field or hands in a pattern."""

@@ -51,12 +51,16 @@ class Store:
             if sqlite_file is None:
                 raise StoreUrlError("a Postgres store needs a place for its blobs; set CERTLOOP_BLOB_URL")
             blob_url = str(sqlite_file.parent / "blobs")
-        blobs = open_blobs(blob_url)
         engine = make_engine(parsed, busy_timeout_s)
-        with writing(engine, None) as connection:
-            version = upgrade(connection)
-            known = {row.key: row.value for row in connection.execute(select(meta))}
-        blobs.sweep()
+        try:
+            blobs = open_blobs(blob_url)
+            with writing(engine, None) as connection:
+                version = upgrade(connection)
+                known = {row.key: row.value for row in connection.execute(select(meta))}
+            blobs.sweep()
+        except BaseException:
+            engine.dispose()
+            raise
         return cls(engine, blobs, known["subject_salt"], known["store_id"], version)
 
     def for_tenant(self, tenant: str) -> TenantStore:
