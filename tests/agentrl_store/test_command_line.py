@@ -1,0 +1,152 @@
+"""``certloop trajectories`` and ``certloop store``, as an operator types them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from certloop import CertloopError
+from certloop.agentrl.signals.emit import Origin, review_signals
+from certloop.agentrl.store import Store, add_signals
+from certloop.agentrl.trajectory import Consent, Trajectory
+from certloop.cli import app
+
+Make = Callable[..., Trajectory]
+PNG = b"\x89PNG page"
+
+
+@dataclass
+class Shell:
+    folder: Path
+    url: str
+
+    def __call__(self, *arguments: str, stdin: str | None = None) -> Any:
+        return CliRunner().invoke(app, list(arguments), input=stdin, env={"CERTLOOP_DATABASE_URL": self.url})
+
+    def out(self, *arguments: str, code: int = 0, stdin: str | None = None) -> str:
+        result = self(*arguments, stdin=stdin)
+        assert result.exit_code == code, f"{result.output} {result.exception!r}"
+        return str(result.stdout)
+
+    def error(self, *arguments: str) -> str:
+        """The code of the error; ``main`` prints it and exits with 2 (tests/certloop)."""
+        result = self(*arguments)
+        assert isinstance(result.exception, CertloopError), result.output
+        return result.exception.code
+
+
+@pytest.fixture
+def shell(tmp_path: Path, make_trajectory: Make) -> Shell:
+    """A store of two licences: one approved after an edit, one not consented."""
+    url = f"sqlite:///{tmp_path}/data/store.db"
+    with Store.open(url) as store:
+        tenant = store.for_tenant("default")
+        image = tenant.put_blob(PNG)
+        fields = {"tenant_id": "default", "doc_type": "business_licence", "image_sha256": (image,)}
+        with tenant.batch("test") as batch:
+            batch.add_trajectory(make_trajectory("t-1", **fields), subjects=["张样本"])
+            batch.add_trajectory(make_trajectory("t-2", **fields | {"consent": Consent.NONE, "image_sha256": ()}))
+        said = review_signals(
+            Origin("t-1", "auditor-7", "2026-03-02T08:00:00+00:00"),
+            {"owner": "张样本", "part": "A-17"},
+            {"owner": "张样本", "part": "A-18"},
+        )
+        add_signals(tenant, said, "auditor-7")
+    return Shell(tmp_path, url)
+
+
+def test_list_shows_no_value_of_a_document(shell: Shell) -> None:
+    lines = shell.out("trajectories", "list").splitlines()
+    assert [line.split()[0] for line in lines] == ["t-1", "t-2"]
+    assert "张样本" not in "".join(lines)
+    rows = [json.loads(line) for line in shell.out("trajectories", "list", "--json").splitlines()]
+    assert 0 < rows[0]["reward"] < 1  # one of two fields was edited
+    assert (rows[1]["reward"], rows[1]["consent"]) == (None, "none")
+    assert shell.out("trajectories", "list", "--min-reward", "0.9") == ""
+    assert len(shell.out("trajectories", "list", "--limit", "1").splitlines()) == 1
+
+
+def test_show_is_redacted_unless_revealed_and_revealing_is_on_record(shell: Shell) -> None:
+    shown = shell.out("trajectories", "show", "t-1")
+    assert "look" in shown
+    assert "[value]" in shown
+    assert "张样本" not in shown
+    assert "张样本" not in shell.out("trajectories", "show", "t-1", "--json")
+    revealed = json.loads(shell.out("trajectories", "show", "t-1", "--json", "--reveal"))
+    assert "张样本" in revealed["trajectory"]["final_json"]
+    with Store.open(shell.url) as store:
+        last = list(store.for_tenant("default").audit_rows())[-1]
+    assert (last.action, last.details) == ("reveal", {"trajectory": "t-1"})
+    assert last.actor.startswith("cli:uid-")
+
+
+@pytest.mark.parametrize("rows", ["trl", "trl-prompt", "swift", "tinker", "jsonl"])
+def test_export_writes_consented_approved_rows(shell: Shell, rows: str) -> None:
+    target = shell.folder / "out" / "rows.jsonl"
+    target.parent.mkdir()
+    shell.out("trajectories", "export", "--format", rows, "--output", str(target))
+    (row,) = [json.loads(line) for line in target.read_text().splitlines()]
+    if rows == "tinker":
+        assert set(row) == {"model_input", "loss_fn_inputs"}
+    elif rows == "jsonl":
+        assert row["trajectory"]["traj_id"] == "t-1"
+    else:
+        assert '"A-18"' in json.dumps(row).replace('\\"', '"')
+        assert Path(row["images"][0]).read_bytes() == PNG
+    assert [p.name for p in target.parent.iterdir() if p.suffix == ".partial"] == []
+
+
+def test_snapshot(shell: Shell) -> None:
+    made = json.loads(shell.out("trajectories", "snapshot", str(shell.folder / "sets"), "--json"))
+    assert made["rows"] == 1
+    assert (Path(made["folder"]) / "part-00000.parquet").exists()
+
+
+def test_verify_says_what_is_wrong_and_exits_1(shell: Shell) -> None:
+    report = json.loads(shell.out("store", "verify", "--json"))
+    assert report["clean"]
+    pinned = shell.folder / "heads.json"
+    pinned.write_text(json.dumps(report))
+    assert "as written" in shell.out("store", "verify", "--heads", str(pinned))
+    next((shell.folder / "data" / "blobs" / "default").rglob("*/*")).unlink()
+    assert "blob_missing" in shell.out("store", "verify", code=1)
+    assert shell.error("store", "verify", "--heads", str(shell.folder / "none.json")) == "usage"
+
+
+def test_backup_erase_restore(shell: Shell) -> None:
+    backup = str(shell.folder / "backup")
+    assert "1 tenants and 1 blobs" in shell.out("store", "backup", backup)
+    assert "add --yes" in shell.out("store", "erase", "--subject", "张样本")
+    done = json.loads(shell.out("store", "erase", "--subject", "-", "--yes", "--json", stdin="张样本\n"))
+    assert (done["erased"], done["blobs"], len(done["documents"])) == (True, 1, 1)
+    assert shell.error("trajectories", "show", "t-1") == "erased"
+    assert "0 erasures finished" in shell.out("store", "erase", "--resume")
+    fresh = f"sqlite:///{shell.folder}/new/store.db"
+    said = shell.out("store", "restore", backup, "--store", fresh, "--journal", str(shell.folder / "data" / "blobs"))
+    assert "1 documents erased again" in said
+    assert [line.split()[0] for line in shell.out("trajectories", "list", "--store", fresh).splitlines()] == ["t-2"]
+    assert shell.error("store", "restore", backup, "--store", fresh) == "backup_invalid"
+
+
+def test_retention(shell: Shell) -> None:
+    assert "0 documents" in shell.out("store", "erase", "--older-than-days", "30")
+    assert "2 documents" in shell.out("store", "erase", "--older-than-days", "0", "--yes")
+
+
+def test_commands_that_make_no_sense(shell: Shell) -> None:
+    assert shell.error("store", "erase") == "usage"
+    assert shell.error("store", "erase", "--subject", "x", "--document", "y") == "usage"
+    assert shell.error("trajectories", "list", "--tenant", "nobody") == "usage"
+    assert shell.error("trajectories", "show", "unknown") == "not_found"
+    assert shell.error("trajectories", "list", "--since", "yesterday") == "event_invalid"
+    assert shell.error("store", "verify", "--store", f"sqlite:///{shell.folder}/none.db") == "store_unavailable"
+    assert shell.error("store", "verify", "--store", "oracle://x") == "store_url_invalid"
+    assert shell.error("trajectories", "export", "--output", str(shell.folder / "no" / "rows.jsonl")) == "usage"
+    with Store.open(shell.url) as store:
+        assert store.tenants() == ("default",)
