@@ -21,8 +21,8 @@ from certloop.extract.reading.unlabelled import free_lines
 from certloop.templates import DocumentType, FieldKind, FieldSpec
 from certloop.validators import Outcome, Severity, validate
 
-SURE_LINE = 0.93
-SURE_CHAR = 0.6
+SURE_LINE = 0.9
+SURE_CHAR = 0.5
 VERY_UNSURE = 0.85
 _PIECE = re.compile(rf"(?<![0-9])(?:19|20)[0-9]{{2}}(?![0-9])年?|[{NUM}]*[年月日][{NUM}年月日]*")
 _NUMBER = re.compile(r"(?<![0-9A-Z])(?:[0-9A-HJ-NPQRTUWXY]{18}|[0-9]{15})(?![0-9A-Z])")

@@ -40,11 +40,12 @@ class EngineError(CertloopError, RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class OcrConfig:
-    """``detect_long_edge`` and ``detect_short_edge`` bound the size in pixels at which text is detected: a page is reduced to
-    the former and enlarged to the latter. ``min_score`` drops lines the recogniser does not believe in."""
+    """Text is detected on the page reduced to ``detect_pixels`` (an area, so that a tall page keeps its small print), or enlarged
+    to ``detect_short_edge`` px within the same area. Boxes below ``box_threshold`` and lines whose mean character probability is
+    below ``min_score`` are dropped; ``voters`` lines decide whether a page stands on its head."""
 
     threads: int = 1
-    detect_long_edge: int = 1600
+    detect_pixels: int = 1_300_000
     detect_short_edge: int = 736
     box_threshold: float = 0.5
     min_score: float = 0.5
@@ -67,10 +68,10 @@ class OcrEngine:
         ``long_edge`` overrides the configured size; ``enlarge=False`` takes a small image as it is.
         """
         height, width = image.shape[:2]
-        most = (long_edge or self.config.detect_long_edge) / max(height, width)
-        scale = most if long_edge else min(1.0, most)
+        budget = math.sqrt(self.config.detect_pixels / (height * width))
+        scale = long_edge / max(height, width) if long_edge else min(1.0, budget)
         if enlarge and min(height, width) * scale < self.config.detect_short_edge:
-            scale = min(self.config.detect_short_edge / min(height, width), most)
+            scale = min(self.config.detect_short_edge / min(height, width), max(budget, scale))
         size = (max(32, round(width * scale / 32) * 32), max(32, round(height * scale / 32) * 32))
         resized = cv2.resize(image, size, interpolation=cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR)
         tensor = np.ascontiguousarray(resized[:, :, ::-1].transpose(2, 0, 1)[None], dtype=np.float32)
