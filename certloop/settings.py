@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_serializer, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from certloop.errors import UsageError
@@ -44,6 +45,11 @@ class Settings(BaseSettings):
     @classmethod
     def _split_path(cls, value: Any) -> Any:
         return tuple(part for part in value.split(os.pathsep) if part) if isinstance(value, str) else value
+
+    @field_serializer("database_url", "blob_url")
+    def _without_password(self, value: str) -> str:
+        """`certloop doctor` prints settings; a password in an address stays out of it."""
+        return re.sub(r"(://[^/@:]*):[^/@]*@", r"\1:***@", value)
 
     @classmethod
     def load(cls) -> Self:

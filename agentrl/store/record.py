@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from certloop.agentrl.signals.schema import Signal
+from certloop.agentrl.store.errors import DuplicateEventError
 from certloop.agentrl.store.events import new_id, now
 from certloop.agentrl.store.store import Store
 from certloop.agentrl.store.tenant import TenantStore
@@ -35,7 +36,8 @@ def record_result(
     ``provenance`` names the tenant, the consent, the purpose and the versions; ``steps`` and ``final`` are as
     ``trajectory_from_steps`` takes them. ``images`` are the pages as they were read, ``subjects`` the names and numbers by which
     somebody may later ask for erasure, ``signals`` what validators say already (their ``traj_id`` must be the ``traj_id`` given).
-    ``document_id`` adds another episode to a document stored before. Several documents of one upload: one call each.
+    ``document_id`` adds another episode to a document stored before. Several documents of one upload: one call each. With a
+    ``traj_id`` of the caller's a repeated call is harmless: a trajectory that is there already stays as it is.
 
     Raises TrajectoryError or SignalError for what is not well formed, StoreError for the rest; then nothing but blobs is stored.
     """
@@ -51,10 +53,14 @@ def record_result(
         image_sha256=hashes,
         outcome=outcome,
     )
-    with tenant.batch(actor) as batch:
-        batch.add_trajectory(trajectory, document_id, subjects)
-        for signal in signals:
-            batch.add_signal(signal)
+    try:
+        with tenant.batch(actor) as batch:
+            batch.add_trajectory(trajectory, document_id, subjects)
+            for signal in signals:
+                batch.add_signal(signal)
+    except DuplicateEventError:
+        if traj_id is None or tenant.trajectory(traj_id).trajectory.image_sha256 != trajectory.image_sha256:
+            raise
     return trajectory.traj_id
 
 

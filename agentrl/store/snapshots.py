@@ -22,7 +22,7 @@ from certloop.agentrl.store.events import Kind, NewEvent, canonical, new_id, now
 from certloop.agentrl.store.log import append
 from certloop.agentrl.store.parquet import Part, document_ids, read_rows, write_parts
 from certloop.agentrl.store.reader import EVERYTHING, Filters, RewardOf, StoredTrajectory
-from certloop.agentrl.store.schema import erased, events
+from certloop.agentrl.store.schema import erased
 from certloop.agentrl.store.tenant import TenantStore
 from certloop.agentrl.trajectory import Consent, Trajectory, codec
 
@@ -121,8 +121,8 @@ def create_snapshot(
 
 
 def load_snapshot(store: TenantStore, folder: Path) -> Snapshot:
-    """Open a snapshot of this tenant. Raises SnapshotError (no manifest, changed files, another tenant's or store's) and
-    SnapshotErasedError (withdrawn, or over a subject erased since)."""
+    """Open a snapshot of this tenant. Raises SnapshotError (no manifest, changed files, another tenant's or store's),
+    SnapshotErasedError (over a subject erased since) and ConsentError (over a document whose consent was withdrawn since)."""
     manifest = read_manifest(folder)
     if manifest.get("tenant") != store.tenant:
         raise SnapshotError("this snapshot belongs to another tenant")
@@ -132,7 +132,7 @@ def load_snapshot(store: TenantStore, folder: Path) -> Snapshot:
         path = folder / part["name"]
         if not path.is_file() or _file_sha256(path) != part["sha256"]:
             raise SnapshotError(f"{part['name']} of this snapshot is missing or was changed; make a new one")
-    _refuse_erased(store, [folder / part["name"] for part in manifest["parts"]])
+    _refuse_withdrawn(store, [folder / part["name"] for part in manifest["parts"]], Consent(manifest["filters"]["consent"]))
     return Snapshot(folder, manifest)
 
 
@@ -216,18 +216,16 @@ def _register(store: TenantStore, folder: Path, manifest: dict[str, Any], actor:
         replace_synced(folder / MANIFEST, data)
 
 
-def _refuse_erased(store: TenantStore, parts: Iterable[Path]) -> None:
+def _refuse_withdrawn(store: TenantStore, parts: list[Path], consent: Consent) -> None:
+    """A snapshot is good for what its subjects allow now, not for what they allowed when it was made."""
     with reading(store.engine, store.tenant) as connection:
-        gone = set(connection.execute(select(erased.c.document_id).where(erased.c.tenant == store.tenant)).scalars())
-        known = select(events.c.event_id).where(events.c.tenant == store.tenant, events.c.kind == str(Kind.DOCUMENT))
-        parts = list(parts)
-        _intersect(gone, parts)
-        for part in parts:
-            for ids in document_ids(part):
-                some = sorted(set(ids))
-                found = set(connection.execute(known.where(events.c.event_id.in_(some))).scalars())
-                if len(found) != len(some):
-                    raise SnapshotError("this snapshot was made from another store: it holds documents that are not here")
+        _intersect(set(connection.execute(select(erased.c.document_id).where(erased.c.tenant == store.tenant)).scalars()), parts)
+        for ids in (ids for part in parts for ids in document_ids(part)):
+            states = reader.consent_states(connection, store.tenant, ids)
+            if len(states) != len(set(ids)):
+                raise SnapshotError("this snapshot was made from another store: it holds documents that are not here")
+            if not all(state.covers(consent) for state, _ in states.values()):
+                raise ConsentError("the consent to documents of this snapshot was withdrawn since; make a new one")
 
 
 def _intersect(gone: set[str], parts: Iterable[Path]) -> None:

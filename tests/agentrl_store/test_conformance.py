@@ -308,3 +308,18 @@ def test_one_call_records_a_result(store: Store) -> None:
     assert stored.state.covers(Consent.TENANT)
     assert not stored.state.covers(Consent.SHARED)
     assert verify(store).clean
+
+
+def test_recording_again_after_a_crash_adds_nothing(store: Store) -> None:
+    """Jobs run at least once: the second run has the same id and the same pages."""
+
+    def record(page: bytes) -> str:
+        provenance = Provenance("acme", Consent.TENANT, "training")
+        return record_result(
+            store, provenance=provenance, doc_type="x", final={}, steps=(), images=[page], actor="job", traj_id="job-1"
+        )  # fmt: skip
+
+    assert record(b"page") == record(b"page") == "job-1"
+    assert len(list(store.for_tenant("acme").trajectories())) == 1
+    with pytest.raises(DuplicateEventError):
+        record(b"another page")

@@ -92,6 +92,13 @@ def test_withdrawn_consent_keeps_a_document_out_of_later_snapshots(three: Tenant
     assert [r.trajectory.traj_id for r in create_snapshot(three, tmp_path, actor="me").rows()] == ["b"]
 
 
+def test_withdrawn_consent_closes_the_snapshots_made_before(three: TenantStore, tmp_path: Path) -> None:
+    made = create_snapshot(three, tmp_path, actor="me")
+    set_consent(three, three.trajectory("a").document_id, Consent.NONE, "withdrawn", "desk")
+    with pytest.raises(ConsentError):
+        load_snapshot(three, made.folder)
+
+
 def test_an_erasure_withdraws_the_snapshots_that_hold_the_subject(three: TenantStore, store: Store, tmp_path: Path) -> None:
     holds = create_snapshot(three, tmp_path, actor="me")
     without = create_snapshot(three, tmp_path, Filters(doc_types=("y",)), actor="me")
