@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -94,7 +96,12 @@ def restore(folder: Path, url: str, blob_url: str = "", *, actor: str, journal_u
         if target.exists():
             raise BackupError("there is a store at the target already; restore into an empty place")
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        replace_synced(target, (folder / "store.db").read_bytes())
+        aside = target.with_name(f".{target.name}.restoring")
+        shutil.copyfile(folder / "store.db", aside)
+        aside.chmod(0o600)
+        _sync(aside)
+        aside.replace(target)
+        sync_folder(target.parent)
     with Store.open(url, blob_url) as store:
         if manifest["kind"] == BackupKind.PORTABLE:
             _read_tables(store, folder)
@@ -148,7 +155,7 @@ def _copy_sqlite(store: Store, folder: Path) -> list[str]:
             copy.execute("PRAGMA journal_mode=DELETE")
     finally:
         raw.close()
-    write_synced(target, target.read_bytes())
+    _sync(target)
     return ["store.db"]
 
 
@@ -166,6 +173,8 @@ def _write_tables(store: Store, folder: Path) -> list[str]:
                 with (folder / name).open("xb") as file:
                     for rows in connection.execution_options(yield_per=_PAGE).execute(query).partitions():
                         file.write(_lines([dict(row._mapping) for row in rows]))
+                    file.flush()
+                    os.fsync(file.fileno())
                 names.append(name)
         sync_folder(folder / "tenants" / tenant)
     return names
@@ -203,6 +212,11 @@ def _copy_blobs(store: Store, folder: Path) -> dict[str, int]:
     for sha256 in store.blobs.list(JOURNAL):
         copy.put(JOURNAL, store.blobs.get(JOURNAL, sha256))
     return counts
+
+
+def _sync(path: Path) -> None:
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
 
 
 def _head(store: Store, tenant: str) -> str | None:

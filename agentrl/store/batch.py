@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -197,8 +198,8 @@ class Batch:
 
 
 def subject_key(salt: str, subject: str) -> str:
-    """A keyed hash of a name or number, spaces and letter case aside: enough to find its documents, too little to read it."""
-    plain = "".join(subject.split()).casefold()
+    """A keyed hash of a name or number, spaces, width and case of letters aside: it finds documents and cannot be read."""
+    plain = "".join(unicodedata.normalize("NFKC", subject).split()).casefold()
     if not plain:
         raise EventError("a subject must not be empty")
     return hmac.new(bytes.fromhex(salt), plain.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()

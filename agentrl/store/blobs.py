@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
 import time
 import uuid
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -33,6 +35,7 @@ class BlobStore(Protocol):
     - ``get`` compares the bytes with the hash: BlobMissingError, or BlobCorruptError;
     - one tenant's blobs are invisible to another, even when the bytes are equal; ``delete`` therefore touches one tenant only;
     - ``delete`` and ``exists`` never raise for what is not there; ``list`` yields complete blobs only;
+    - ``age_s`` is the time since the last ``put`` of these bytes (also one that found them there), 0 for what is not there;
     - ``sweep`` removes what a killed writer left behind and returns how many files that were.
     """
 
@@ -48,6 +51,8 @@ class BlobStore(Protocol):
     def delete(self, tenant: str, sha256: str) -> bool: ...
 
     def list(self, tenant: str) -> Iterator[str]: ...
+
+    def age_s(self, tenant: str, sha256: str) -> float: ...
 
     def sweep(self, older_than_s: float = STALE_S) -> int: ...
 
@@ -102,7 +107,9 @@ class LocalBlobs:
         sha256 = digest(data)
         path = self._path(tenant, sha256)
         if path.exists() and digest(path.read_bytes()) == sha256:
-            return sha256
+            with contextlib.suppress(FileNotFoundError):  # an erasure was faster: write it again
+                os.utime(path)
+                return sha256
         aside = self._root / _INCOMING / uuid.uuid4().hex
         try:
             if not path.parent.is_dir():
@@ -145,6 +152,12 @@ class LocalBlobs:
             if _SHA256.fullmatch(path.name):
                 yield path.name
 
+    def age_s(self, tenant: str, sha256: str) -> float:
+        try:
+            return max(0.0, time.time() - self._path(tenant, sha256).stat().st_mtime)
+        except FileNotFoundError:
+            return 0.0
+
     def sweep(self, older_than_s: float = STALE_S) -> int:
         count = 0
         for path in (self._root / _INCOMING).iterdir():
@@ -182,13 +195,9 @@ class FsspecBlobs:
     def put(self, tenant: str, data: bytes) -> str:
         sha256 = digest(data)
         path = self._path(tenant, sha256)
-        if not self._holds(path, sha256):
-            self._guard(sha256, self._fs.makedirs, path.rpartition("/")[0], exist_ok=True)
-            self._guard(sha256, self._fs.pipe_file, path, data)
+        self._guard(sha256, self._fs.makedirs, path.rpartition("/")[0], exist_ok=True)
+        self._guard(sha256, self._fs.pipe_file, path, data)
         return sha256
-
-    def _holds(self, path: str, sha256: str) -> bool:
-        return self._fs.exists(path) and digest(self._guard(sha256, self._fs.cat_file, path)) == sha256
 
     def get(self, tenant: str, sha256: str) -> bytes:
         path = self._path(tenant, sha256)
@@ -217,6 +226,14 @@ class FsspecBlobs:
             name = path.rpartition("/")[2]
             if _SHA256.fullmatch(name):
                 yield name
+
+    def age_s(self, tenant: str, sha256: str) -> float:
+        try:
+            modified: datetime = self._guard(sha256, self._fs.modified, self._path(tenant, sha256))
+        except FileNotFoundError:
+            return 0.0
+        zone = modified.tzinfo or UTC  # memory:// and most services speak UTC
+        return max(0.0, time.time() - modified.replace(tzinfo=zone).timestamp())
 
     def sweep(self, older_than_s: float = STALE_S) -> int:
         return 0  # objects appear whole; there is nothing aside

@@ -16,6 +16,7 @@ from certloop.agentrl.store.blobs import check_tenant
 from certloop.agentrl.store.errors import (
     DuplicateEventError,
     StoreBusyError,
+    StoreDamagedError,
     StoreError,
     StoreRoleError,
     StoreUnavailableError,
@@ -152,7 +153,7 @@ def _translated(error: DBAPIError) -> StoreError:
     if "append-only" in words:
         return StoreError("events and audit rows are append-only")
     if "malformed" in words or "not a database" in words or "disk image" in words:
-        return StoreUnavailableError("the database file is damaged; run `certloop store verify` and restore a backup")
+        return StoreDamagedError("the database file is damaged or no database; restore a backup (`certloop store restore`)")
     if isinstance(error, IntegrityError):
         return DuplicateEventError("an event with this id is already stored")
     if isinstance(error, DatabaseError):

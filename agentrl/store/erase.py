@@ -28,6 +28,7 @@ JOURNAL = "erasure-journal"
 FINISHED = "erase.finished"
 MIN_MENTION = 2
 CHECKPOINT_WAIT_MS = 500
+ORPHAN_AGE_S = 24 * 3600.0
 _CHUNK = 400
 
 
@@ -148,6 +149,24 @@ def replay_journal(store: TenantStore, journal: BlobStore, actor: str) -> int:
     if here:
         erase(store, here, actor=actor, reason="restored backup")
     return len(here)
+
+
+def remove_orphans(store: TenantStore, *, actor: str, older_than_s: float = ORPHAN_AGE_S) -> int:
+    """Remove blobs that no document names (a crash between blob and rows leaves them); returns how many.
+
+    A writer whose blob was taken all the same, because it waited longer than ``older_than_s``, gets BlobMissingError: it never
+    stores a row without its blob.
+    """
+    with writing(store.engine, store.tenant) as connection:
+        query = select(links.c.key).where(links.c.tenant == store.tenant, links.c.kind == BLOB)
+        named = set(connection.execute(query.distinct()).scalars())
+        count = 0
+        for sha256 in list(store.blobs.list(store.tenant)):
+            if sha256 not in named and store.blobs.age_s(store.tenant, sha256) >= older_than_s:
+                count += store.blobs.delete(store.tenant, sha256)
+        if count:
+            add_audit(connection, store.tenant, actor, "sweep", {"blobs": count})
+    return count
 
 
 def _finish(store: TenantStore, erasure_id: str, tombstone: Any, actor: str) -> Erasure:

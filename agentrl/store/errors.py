@@ -2,7 +2,8 @@
 
 StoreError                  store_error           base
 ├── StoreUrlError           store_url_invalid     a database or blob address that makes no sense
-├── StoreUnavailableError   store_unavailable     no connection, no driver, no permission, or a damaged file
+├── StoreUnavailableError   store_unavailable     no connection, no driver, no permission
+│   └── StoreDamagedError   store_damaged         a database file that is damaged, or is none
 ├── StoreBusyError          store_busy            another writer held the database longer than the busy timeout
 ├── StoreRoleError          store_role            a Postgres role that row level security does not bind
 ├── StoreSchemaError        store_schema          written by a newer release
@@ -37,6 +38,10 @@ class StoreUrlError(StoreError, ValueError):
 
 class StoreUnavailableError(StoreError, OSError):
     code = "store_unavailable"
+
+
+class StoreDamagedError(StoreUnavailableError):
+    code = "store_damaged"
 
 
 class StoreBusyError(StoreError, TimeoutError):

@@ -67,8 +67,12 @@ def verify(
     """Check pages, the audit chain, every event's hash, every blob and every erasure. Exits 1 when something is not as it was."""
     from certloop.agentrl import store as stores
 
-    with open_store(url) as store:
-        report = stores.verify(store, _pinned(heads))
+    try:
+        with open_store(url) as store:
+            report = stores.verify(store, _pinned(heads))
+    except stores.StoreDamagedError as error:
+        finding = stores.Finding(None, "page_damaged", "database", error.message)
+        report = stores.Report((finding,), {}, events=0, blobs=0, orphans=0)
     if as_json:
         out = {
             "clean": report.clean,
@@ -133,6 +137,20 @@ def restore(
     done = stores.restore(folder, url or settings.database_url, settings.blob_url, actor=actor(), journal_url=journal)
     again = f", {done.erased_again} documents erased again" if done.erased_again else ""
     typer.echo(f"{len(done.tenants)} tenants, {done.events} events and {done.blobs} blobs restored and verified{again}")
+
+
+@app.command("sweep")
+def sweep(
+    tenant: TenantOption = "default",
+    url: StoreOption = None,
+    older_than_hours: Annotated[float, typer.Option(min=0, metavar="H", help="Younger ones may be about to be named.")] = 24.0,
+) -> None:
+    """Remove images that no document names: what a crash between image and rows left behind."""
+    from certloop.agentrl import store as stores
+
+    with open_store(url) as store:
+        count = stores.remove_orphans(open_tenant(store, tenant), older_than_s=older_than_hours * 3600, actor=actor())
+    typer.echo(f"{count} images removed")
 
 
 @app.command("erase")

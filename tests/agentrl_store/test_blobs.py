@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import hashlib
 import stat
+import time
 import uuid
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,16 @@ def test_put_names_bytes_by_their_hash_and_get_gives_them_back(blobs: BlobStore)
     assert blobs.get("acme", SHA256) == DATA
     assert blobs.exists("acme", SHA256)
     assert list(blobs.list("acme")) == [SHA256]
+
+
+def test_the_age_counts_from_the_last_put(blobs: BlobStore) -> None:
+    assert blobs.age_s("acme", SHA256) == 0
+    blobs.put("acme", DATA)
+    time.sleep(0.05)
+    before = blobs.age_s("acme", SHA256)
+    assert 0.03 < before < 5
+    blobs.put("acme", DATA)
+    assert blobs.age_s("acme", SHA256) < before
 
 
 def test_an_empty_blob_is_a_blob(blobs: BlobStore) -> None:

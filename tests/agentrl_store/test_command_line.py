@@ -119,6 +119,20 @@ def test_verify_says_what_is_wrong_and_exits_1(shell: Shell) -> None:
     assert shell.error("store", "verify", "--heads", str(shell.folder / "none.json")) == "usage"
 
 
+def test_verify_of_a_damaged_file_is_a_finding(shell: Shell) -> None:
+    file = shell.folder / "data" / "store.db"
+    file.write_bytes(file.read_bytes()[:100] + b"\0" * 8000)
+    assert "page_damaged" in shell.out("store", "verify", code=1)
+
+
+def test_a_password_in_an_address_is_not_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    from certloop.settings import Settings
+
+    monkeypatch.setenv("CERTLOOP_DATABASE_URL", "postgresql://app:secret@db/certloop")
+    assert Settings.load().database_url == "postgresql://app:secret@db/certloop"
+    assert Settings.load().model_dump(mode="json")["database_url"] == "postgresql://app:***@db/certloop"
+
+
 def test_backup_erase_restore(shell: Shell) -> None:
     backup = str(shell.folder / "backup")
     assert "1 tenants and 1 blobs" in shell.out("store", "backup", backup)
@@ -132,6 +146,13 @@ def test_backup_erase_restore(shell: Shell) -> None:
     assert "1 documents erased again" in said
     assert [line.split()[0] for line in shell.out("trajectories", "list", "--store", fresh).splitlines()] == ["t-2"]
     assert shell.error("store", "restore", backup, "--store", fresh) == "backup_invalid"
+
+
+def test_sweep(shell: Shell) -> None:
+    assert "0 images" in shell.out("store", "sweep")
+    with Store.open(shell.url) as store:
+        store.for_tenant("default").put_blob(b"nobody names this")
+    assert "1 images" in shell.out("store", "sweep", "--older-than-hours", "0")
 
 
 def test_retention(shell: Shell) -> None:

@@ -21,6 +21,7 @@ from certloop.agentrl.store import (
     DuplicateEventError,
     Store,
     StoreBusyError,
+    StoreDamagedError,
     StoreRoleError,
     StoreSchemaError,
     StoreUnavailableError,
@@ -104,7 +105,7 @@ def test_an_sqlite_store_that_is_not_there_or_no_database(tmp_path: Path) -> Non
     with pytest.raises(StoreUnavailableError, match="no store"):
         Store.open(f"sqlite:///{tmp_path}/none.db", create=False)
     (tmp_path / "text.db").write_text("this is not a database, only a long enough text to be looked at" * 20)
-    with pytest.raises(StoreUnavailableError, match="damaged"):
+    with pytest.raises(StoreDamagedError, match="damaged"):
         Store.open(f"sqlite:///{tmp_path}/text.db")
     with pytest.raises(StoreUnavailableError, match="folder"):
         Store.open(f"sqlite:///{tmp_path}/text.db/below/store.db")
