@@ -152,7 +152,8 @@ def assemble(connection: Connection, tenant: str, heads: Sequence[Event]) -> Ite
     traj_ids = [head.traj_id for head in heads]
     parts: dict[str | None, list[Event]] = {traj_id: [] for traj_id in traj_ids}
     rest = select(events).where(events.c.tenant == tenant, events.c.traj_id.in_(traj_ids), events.c.payload.is_not(None))
-    for row in connection.execute(rest.order_by(events.c.position)):
+    # Sorted here: asked for an order, SQLite walks all of the tenant's events instead of looking up these few.
+    for row in sorted(connection.execute(rest), key=lambda row: row.position):
         if row.kind in (Kind.STEP, Kind.SIGNAL):
             parts[row.traj_id].append(from_row(row))
     states = consent_states(connection, tenant, [str(head.document_id) for head in heads])
@@ -182,7 +183,7 @@ def consent_states(connection: Connection, tenant: str, document_ids: Sequence[s
     out: dict[str, tuple[ConsentState, list[str]]] = {}
     kinds = (str(Kind.DOCUMENT), str(Kind.CONSENT))
     query = select(events).where(events.c.tenant == tenant, events.c.document_id.in_(set(document_ids)), events.c.kind.in_(kinds))
-    for row in connection.execute(query.order_by(events.c.position)):
+    for row in sorted(connection.execute(query), key=lambda row: row.position):
         event = from_row(row)
         if event.payload is None or event.document_id is None:
             continue
