@@ -34,6 +34,9 @@ class Settings(BaseSettings):
     blob_url: str = Field(
         "", description="where the store keeps images: a folder or an fsspec address; SQLite: beside the database if empty"
     )
+    store_key_file: str = Field(
+        "", description="file of the key that seals the store's personal payloads (32 random bytes, base64); empty: not sealed"
+    )
     workers: int = Field(1, ge=1, le=256, description="worker processes of `certloop extract`")
     max_bytes: int = Field(64 << 20, gt=0, description="largest file, in bytes")
     max_pixels: int = Field(80_000_000, gt=0, description="largest page, in pixels")

@@ -6,7 +6,7 @@
     erase.py      erasure, retention              verify.py     is everything as it was written?
     backup.py     backup and restore              redact.py     what leaves to judges, memory and logs
     share.py      pseudonymised copies            exporters/    rows for TRL, ms-swift, tinker
-    blobs.py, schema.py, migrations/, migrate.py, engine.py, events.py, log.py: what these stand on
+    cipher.py, blobs.py, schema.py, migrations/, migrate.py, engine.py, events.py, log.py: what these stand on
 
 Heavy libraries (pyarrow, duckdb, fsspec, psycopg) load when a function needs them.
 """
@@ -14,6 +14,7 @@ Heavy libraries (pyarrow, duckdb, fsspec, psycopg) load when a function needs th
 from certloop.agentrl.store.backup import BackupKind, Restored, backup, restore
 from certloop.agentrl.store.batch import Batch
 from certloop.agentrl.store.blobs import BlobStore, FsspecBlobs, LocalBlobs, open_blobs
+from certloop.agentrl.store.cipher import AesGcm, Cipher, Plain, read_key
 from certloop.agentrl.store.erase import (
     Erasure,
     apply_retention,
@@ -38,6 +39,7 @@ from certloop.agentrl.store.errors import (
     StoreBusyError,
     StoreDamagedError,
     StoreError,
+    StoreKeyError,
     StoreRoleError,
     StoreSchemaError,
     StoreUnavailableError,
@@ -65,67 +67,13 @@ from certloop.agentrl.store.tenant import TenantStore
 from certloop.agentrl.store.verify import Finding, Report, verify
 
 __all__ = [
-    "AuditRow",
-    "BackupError",
-    "BackupKind",
-    "Batch",
-    "BlobCorruptError",
-    "BlobMissingError",
-    "BlobStore",
-    "ConsentError",
-    "ConsentState",
-    "DuplicateEventError",
-    "ErasedError",
-    "Erasure",
-    "Event",
-    "EventError",
-    "ExportError",
-    "Filters",
-    "Finding",
-    "FsspecBlobs",
-    "Kind",
-    "LocalBlobs",
-    "NotFoundError",
-    "Pattern",
-    "PatternRedactor",
-    "Pseudonymiser",
-    "Redactor",
-    "Report",
-    "Restored",
-    "Snapshot",
-    "SnapshotErasedError",
-    "SnapshotError",
-    "SnapshotRow",
-    "Store",
-    "StoreBusyError",
-    "StoreDamagedError",
-    "StoreError",
-    "StoreRoleError",
-    "StoreSchemaError",
-    "StoreUnavailableError",
-    "StoreUrlError",
-    "StoredDocument",
-    "StoredTrajectory",
-    "TenantError",
-    "TenantStore",
-    "add_signals",
-    "apply_retention",
-    "backup",
-    "create_snapshot",
-    "erase",
-    "expired_documents",
-    "find_documents",
-    "finish_erasures",
-    "load_snapshot",
-    "open_blobs",
-    "own_redactor",
-    "record_result",
-    "redact_json",
-    "redact_signal",
-    "redact_trajectory",
-    "remove_orphans",
-    "restore",
-    "set_consent",
-    "share_trajectory",
-    "verify",
+    "AesGcm", "AuditRow", "BackupError", "BackupKind", "Batch", "BlobCorruptError", "BlobMissingError", "BlobStore", "Cipher",
+    "ConsentError", "ConsentState", "DuplicateEventError", "ErasedError", "Erasure", "Event", "EventError", "ExportError",
+    "Filters", "Finding", "FsspecBlobs", "Kind", "LocalBlobs", "NotFoundError", "Pattern", "PatternRedactor", "Plain",
+    "Pseudonymiser", "Redactor", "Report", "Restored", "Snapshot", "SnapshotErasedError", "SnapshotError", "SnapshotRow",
+    "Store", "StoreBusyError", "StoreDamagedError", "StoreError", "StoreKeyError", "StoreRoleError", "StoreSchemaError",
+    "StoreUnavailableError", "StoreUrlError", "StoredDocument", "StoredTrajectory", "TenantError", "TenantStore",
+    "add_signals", "apply_retention", "backup", "create_snapshot", "erase", "expired_documents", "find_documents",
+    "finish_erasures", "load_snapshot", "open_blobs", "own_redactor", "read_key", "record_result", "redact_json",
+    "redact_signal", "redact_trajectory", "remove_orphans", "restore", "set_consent", "share_trajectory", "verify",
 ]  # fmt: skip

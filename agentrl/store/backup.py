@@ -22,12 +22,13 @@ from sqlalchemy import Table, insert, select, update
 
 from certloop.agentrl.store.batch import BLOB
 from certloop.agentrl.store.blobs import LocalBlobs, open_blobs, replace_synced, sync_folder, write_synced
-from certloop.agentrl.store.engine import parse_url, reading, writing
+from certloop.agentrl.store.cipher import Cipher
+from certloop.agentrl.store.engine import PLAIN, parse_url, reading, writing
 from certloop.agentrl.store.erase import JOURNAL, finish_erasures, replay_journal
 from certloop.agentrl.store.errors import BackupError, BlobMissingError
 from certloop.agentrl.store.events import now
 from certloop.agentrl.store.schema import TENANT_TABLES, audit, links, meta
-from certloop.agentrl.store.store import Store
+from certloop.agentrl.store.store import Store, check_key
 from certloop.agentrl.store.verify import verify
 
 SCHEMA = "certloop.backup/1"
@@ -71,6 +72,7 @@ def backup(store: Store, folder: Path, *, actor: str, kind: BackupKind | None = 
         "created_at": now(),
         "store_id": store.store_id,
         "store_version": store.version,
+        "key_id": store.cipher.key_id,
         "heads": {tenant: head for tenant, head in heads.items() if head},
         "blobs": _copy_blobs(store, folder),
         "files": {name: _file_sha256(folder / name) for name in files},
@@ -81,13 +83,17 @@ def backup(store: Store, folder: Path, *, actor: str, kind: BackupKind | None = 
     return manifest
 
 
-def restore(folder: Path, url: str, blob_url: str = "", *, actor: str, journal_url: str = "") -> Restored:
+def restore(
+    folder: Path, url: str, blob_url: str = "", *, actor: str, journal_url: str = "", cipher: Cipher | None = None
+) -> Restored:
     """Put a backup into a store that is still empty, erase again what was erased since, and verify it.
 
     The journals of erasures are that of the backup, that of the blobs where the store goes and, with ``journal_url``, that of the
-    blobs it had before. Raises BackupError when the backup is incomplete or changed, or the target is not empty.
+    blobs it had before. A backup of a sealed store is sealed, too: ``cipher`` must be the same. Raises StoreKeyError for another
+    one, BackupError when the backup is incomplete or changed, or the target is not empty.
     """
     manifest = _checked(folder)
+    check_key(manifest["key_id"], cipher or PLAIN)
     parsed = parse_url(url)
     if manifest["kind"] == BackupKind.SQLITE:
         if parsed.get_backend_name() != "sqlite":
@@ -102,15 +108,15 @@ def restore(folder: Path, url: str, blob_url: str = "", *, actor: str, journal_u
         _sync(aside)
         aside.replace(target)
         sync_folder(target.parent)
-    with Store.open(url, blob_url) as store:
+    with Store.open(url, blob_url, cipher=cipher) as store:
         if manifest["kind"] == BackupKind.PORTABLE:
             _read_tables(store, folder)
-    with Store.open(url, blob_url) as store:  # again: the salt of its subject keys is now the backup's
+    with Store.open(url, blob_url, cipher=cipher) as store:  # again: the salt of its subject keys is now the backup's
         return _after(store, folder, manifest, actor, journal_url)
 
 
 def _after(store: Store, folder: Path, manifest: dict[str, Any], actor: str, journal_url: str) -> Restored:
-    source, count = LocalBlobs(folder / "blobs"), 0
+    source, count = LocalBlobs(folder / "blobs", store.cipher), 0
     for tenant in (*store.tenants(), JOURNAL):
         for sha256 in source.list(tenant):
             store.blobs.put(tenant, source.get(tenant, sha256))
@@ -119,7 +125,7 @@ def _after(store: Store, folder: Path, manifest: dict[str, Any], actor: str, jou
     for tenant in store.tenants():
         handle = store.for_tenant(tenant)
         finish_erasures(handle, actor)
-        for journal in (store.blobs, *([open_blobs(journal_url)] if journal_url else [])):
+        for journal in (store.blobs, *([open_blobs(journal_url, store.cipher)] if journal_url else [])):
             again += replay_journal(handle, journal, actor)
         handle.note(actor, "restore", erased_again=again)
     report = verify(store, manifest["heads"])
@@ -196,7 +202,7 @@ def _read_tables(store: Store, folder: Path) -> None:
 
 def _copy_blobs(store: Store, folder: Path) -> dict[str, int]:
     """Blobs after rows: what a row of the copy names is there, unless it was erased meanwhile (the journal says so)."""
-    copy, counts = LocalBlobs(folder / "blobs"), {}
+    copy, counts = LocalBlobs(folder / "blobs", store.cipher), {}
     for tenant in store.tenants():
         with reading(store.engine, tenant) as connection:
             query = select(links.c.key).where(links.c.tenant == tenant, links.c.kind == BLOB).distinct()

@@ -13,7 +13,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from certloop.agentrl.store.errors import BlobCorruptError, BlobMissingError, StoreUnavailableError, StoreUrlError, TenantError
+from certloop.agentrl.store.cipher import Cipher, Plain
+from certloop.agentrl.store.errors import (
+    BlobCorruptError,
+    BlobMissingError,
+    StoreKeyError,
+    StoreUnavailableError,
+    StoreUrlError,
+    TenantError,
+)
 
 STALE_S = 3600.0
 _TENANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
@@ -57,7 +65,7 @@ class BlobStore(Protocol):
     def sweep(self, older_than_s: float = STALE_S) -> int: ...
 
 
-def open_blobs(url: str) -> BlobStore:
+def open_blobs(url: str, cipher: Cipher | None = None) -> BlobStore:
     """A folder's path, ``file://...``, or an fsspec address such as ``s3://bucket/prefix`` (needs the extra ``scale``).
 
     Raises StoreUrlError, StoreUnavailableError.
@@ -65,10 +73,10 @@ def open_blobs(url: str) -> BlobStore:
     if not url:
         raise StoreUrlError("no place for blobs was given; set CERTLOOP_BLOB_URL to a folder or an fsspec address")
     if url.startswith("file://"):
-        return LocalBlobs(Path(url.removeprefix("file://")).expanduser())
+        return LocalBlobs(Path(url.removeprefix("file://")).expanduser(), cipher)
     if "://" not in url:
-        return LocalBlobs(Path(url).expanduser())
-    return FsspecBlobs(url)
+        return LocalBlobs(Path(url).expanduser(), cipher)
+    return FsspecBlobs(url, cipher)
 
 
 def digest(data: bytes) -> str:
@@ -82,16 +90,21 @@ def _checked(tenant: str, sha256: str) -> str:
     return sha256
 
 
-def _verified(sha256: str, data: bytes) -> bytes:
-    if digest(data) != sha256:
+def _verified(cipher: Cipher, tenant: str, sha256: str, data: bytes) -> bytes:
+    try:
+        plain = cipher.unseal(tenant, sha256, data)
+    except StoreKeyError:
+        raise BlobCorruptError(f"blob {sha256} is damaged or sealed with another key; restore it from a backup") from None
+    if digest(plain) != sha256:
         raise BlobCorruptError(f"blob {sha256} is damaged: its bytes have another hash; restore it from a backup")
-    return data
+    return plain
 
 
 class LocalBlobs:
     """``root/TENANT/ab/abcd...``. A blob is written aside, synced, then renamed; its folder is synced too."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, cipher: Cipher | None = None) -> None:
+        self._cipher = cipher or Plain()
         self._root = root.absolute()
         try:
             self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -106,7 +119,7 @@ class LocalBlobs:
     def put(self, tenant: str, data: bytes) -> str:
         sha256 = digest(data)
         path = self._path(tenant, sha256)
-        if path.exists() and digest(path.read_bytes()) == sha256:
+        if path.exists() and self._is_whole(tenant, sha256):
             with contextlib.suppress(FileNotFoundError):  # an erasure was faster: write it again
                 os.utime(path)
                 return sha256
@@ -117,7 +130,7 @@ class LocalBlobs:
                 path.parent.mkdir(mode=0o700, exist_ok=True)
                 sync_folder(path.parent.parent)
                 sync_folder(self._root)
-            write_synced(aside, data)
+            write_synced(aside, self._cipher.seal(tenant, sha256, data))
             aside.replace(path)
             sync_folder(path.parent)
         except OSError as error:
@@ -132,7 +145,14 @@ class LocalBlobs:
             raise BlobMissingError(f"blob {sha256} is missing; restore it from a backup") from None
         except OSError as error:
             raise StoreUnavailableError(f"blob {sha256} cannot be read: {error.strerror}") from None
-        return _verified(sha256, data)
+        return _verified(self._cipher, tenant, sha256, data)
+
+    def _is_whole(self, tenant: str, sha256: str) -> bool:
+        try:
+            self.get(tenant, sha256)
+        except (BlobMissingError, BlobCorruptError):
+            return False
+        return True
 
     def exists(self, tenant: str, sha256: str) -> bool:
         return self._path(tenant, sha256).exists()
@@ -177,7 +197,8 @@ class LocalBlobs:
 class FsspecBlobs:
     """The same layout behind an fsspec file system. Atomic where the service writes whole objects, as object stores do."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, cipher: Cipher | None = None) -> None:
+        self._cipher = cipher or Plain()
         try:
             import fsspec
 
@@ -196,7 +217,7 @@ class FsspecBlobs:
         sha256 = digest(data)
         path = self._path(tenant, sha256)
         self._guard(sha256, self._fs.makedirs, path.rpartition("/")[0], exist_ok=True)
-        self._guard(sha256, self._fs.pipe_file, path, data)
+        self._guard(sha256, self._fs.pipe_file, path, self._cipher.seal(tenant, sha256, data))
         return sha256
 
     def get(self, tenant: str, sha256: str) -> bytes:
@@ -205,7 +226,7 @@ class FsspecBlobs:
             data: bytes = self._guard(sha256, self._fs.cat_file, path)
         except FileNotFoundError:
             raise BlobMissingError(f"blob {sha256} is missing; restore it from a backup") from None
-        return _verified(sha256, data)
+        return _verified(self._cipher, tenant, sha256, data)
 
     def exists(self, tenant: str, sha256: str) -> bool:
         return bool(self._fs.exists(self._path(tenant, sha256)))

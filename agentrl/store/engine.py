@@ -13,6 +13,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, IntegrityError, NoSuchModuleError
 
 from certloop.agentrl.store.blobs import check_tenant
+from certloop.agentrl.store.cipher import Cipher, Plain
 from certloop.agentrl.store.errors import (
     DuplicateEventError,
     StoreBusyError,
@@ -24,6 +25,7 @@ from certloop.agentrl.store.errors import (
 )
 
 BUSY_TIMEOUT_S = 60.0
+PLAIN = Plain()
 
 
 def parse_url(url: str) -> URL:
@@ -105,6 +107,16 @@ def _postgres(url: URL) -> Engine:
             "row level security does not bind this Postgres role (superuser or BYPASSRLS); connect as a role without these rights"
         )
     return engine
+
+
+def sealed_with(engine: Engine, cipher: Cipher) -> Engine:
+    """The engine whose connections know the store's cipher."""
+    return engine.execution_options(store_cipher=cipher)
+
+
+def cipher_of(connection: Connection) -> Cipher:
+    cipher: Cipher = connection.get_execution_options().get("store_cipher", PLAIN)
+    return cipher
 
 
 @contextmanager

@@ -17,9 +17,9 @@ from sqlalchemy import Connection, delete, func, insert, select, text, update
 from certloop.agentrl.store import snapshots
 from certloop.agentrl.store.batch import BLOB, SUBJECT, subject_key
 from certloop.agentrl.store.blobs import BlobStore
-from certloop.agentrl.store.engine import guarded, reading, writing
+from certloop.agentrl.store.engine import cipher_of, guarded, reading, writing
 from certloop.agentrl.store.errors import EventError, NotFoundError
-from certloop.agentrl.store.events import Kind, NewEvent, canonical, new_id, now
+from certloop.agentrl.store.events import Kind, NewEvent, canonical, new_id, now, unseal_text
 from certloop.agentrl.store.log import add_audit, append
 from certloop.agentrl.store.schema import erased, events, links
 from certloop.agentrl.store.tenant import TenantStore
@@ -219,10 +219,12 @@ def _document_of(connection: Connection, tenant: str, condition: Any, kind: Kind
 def _mentioning(connection: Connection, tenant: str, words: str) -> set[str]:
     if len(words.strip()) < MIN_MENTION:
         raise EventError(f"a text to look for needs at least {MIN_MENTION} characters")
-    inside_json = canonical(words.strip())[1:-1]
-    query = select(events.c.document_id).where(
-        events.c.tenant == tenant, events.c.document_id.is_not(None), events.c.payload.contains(inside_json, autoescape=True)
-    )
+    inside_json, cipher = canonical(words.strip())[1:-1], cipher_of(connection)
+    live = (events.c.tenant == tenant, events.c.document_id.is_not(None), events.c.payload.is_not(None))
+    if cipher.key_id:  # only opened texts can be searched
+        rows = connection.execute(select(events.c.document_id, events.c.event_id, events.c.payload).where(*live)).yield_per(1000)
+        return {r.document_id for r in rows if inside_json in unseal_text(cipher, tenant, r.event_id, r.payload)}
+    query = select(events.c.document_id).where(*live, events.c.payload.contains(inside_json, autoescape=True))
     return set(connection.execute(query.distinct()).scalars())
 
 

@@ -7,6 +7,7 @@ StoreError                  store_error           base
 ├── StoreBusyError          store_busy            another writer held the database longer than the busy timeout
 ├── StoreRoleError          store_role            a Postgres role that row level security does not bind
 ├── StoreSchemaError        store_schema          written by a newer release
+├── StoreKeyError           store_key             no key, another key, or a sealed payload that was changed
 ├── TenantError             tenant_invalid        a tenant name that is not well formed
 ├── NotFoundError           not_found             no such id in this tenant (a foreign id is answered alike)
 ├── ErasedError             erased                the subject was erased; nothing more can be stored or read about it
@@ -54,6 +55,10 @@ class StoreRoleError(StoreError, PermissionError):
 
 class StoreSchemaError(StoreError, RuntimeError):
     code = "store_schema"
+
+
+class StoreKeyError(StoreError, ValueError):
+    code = "store_key"
 
 
 class TenantError(StoreError, ValueError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import secrets
@@ -12,7 +13,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from certloop.agentrl.store.errors import EventError
+from certloop.agentrl.store.cipher import Cipher
+from certloop.agentrl.store.errors import EventError, StoreKeyError
 
 
 class Kind(StrEnum):
@@ -87,9 +89,9 @@ def canonical(value: Any) -> str:
     return text
 
 
-def row_values(tenant: str, position: int, event: NewEvent) -> dict[str, Any]:
+def row_values(cipher: Cipher, tenant: str, position: int, event: NewEvent) -> dict[str, Any]:
     """The columns of a new row. The salt keeps an erased payload's hash from being guessed; the row's hash outlives it."""
-    payload, salt = canonical(event.payload), secrets.token_hex(16)
+    payload, salt = seal_text(cipher, tenant, event.event_id, canonical(event.payload)), secrets.token_hex(16)
     values: dict[str, Any] = {
         "tenant": tenant,
         "position": position,
@@ -118,7 +120,22 @@ def row_sha256(values: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical([values[name] for name in names]).encode()).hexdigest()
 
 
-def from_row(row: Any) -> Event:
+def seal_text(cipher: Cipher, tenant: str, event_id: str, text: str) -> str:
+    return text if not cipher.key_id else base64.b64encode(cipher.seal(tenant, event_id, text.encode())).decode()
+
+
+def unseal_text(cipher: Cipher, tenant: str, event_id: str, text: str) -> str:
+    """Raises StoreKeyError for a text that this tenant's key did not seal for this event."""
+    if not cipher.key_id:
+        return text
+    try:
+        sealed = base64.b64decode(text, validate=True)
+    except ValueError:
+        raise StoreKeyError("a payload of a sealed store is not sealed: it was changed") from None
+    return cipher.unseal(tenant, event_id, sealed).decode()
+
+
+def from_row(row: Any, cipher: Cipher) -> Event:
     return Event(
         position=row.position,
         event_id=row.event_id,
@@ -127,6 +144,6 @@ def from_row(row: Any) -> Event:
         document_id=row.document_id,
         traj_id=row.traj_id,
         doc_type=row.doc_type,
-        payload=None if row.payload is None else json.loads(row.payload),
+        payload=None if row.payload is None else json.loads(unseal_text(cipher, row.tenant, row.event_id, row.payload)),
         erasure_id=row.erasure_id,
     )

@@ -11,6 +11,7 @@ from typing import Any
 
 from sqlalchemy import Connection, func, insert, select
 
+from certloop.agentrl.store.engine import cipher_of
 from certloop.agentrl.store.events import NewEvent, canonical, now, row_values
 from certloop.agentrl.store.schema import audit, events
 
@@ -36,7 +37,8 @@ def append(
 ) -> None:
     """Add events and the audit row that covers them. The connection must be in a write transaction of this tenant."""
     first = (connection.execute(select(func.max(events.c.position)).where(events.c.tenant == tenant)).scalar() or 0) + 1
-    rows = [row_values(tenant, first + offset, event) for offset, event in enumerate(new)]
+    cipher = cipher_of(connection)
+    rows = [row_values(cipher, tenant, first + offset, event) for offset, event in enumerate(new)]
     if rows:
         connection.execute(insert(events), rows)
         kinds = Counter(str(event.kind) for event in new)

@@ -20,8 +20,9 @@ VERSION_TABLE = "store_version"
 _LOCK = 0x63657274  # any number, the same for every opener
 
 
-def upgrade(connection: Connection) -> str:
+def upgrade(connection: Connection, key_id: str = "") -> str:
     """Run the missing revisions on a connection inside a write transaction; returns the version that the store now has.
+    ``key_id`` is noted in a new store.
 
     Raises StoreSchemaError when a newer release has written the store.
     """
@@ -44,5 +45,6 @@ def upgrade(connection: Connection) -> str:
             raise StoreSchemaError("a newer release of certloop has written this store; upgrade certloop") from None
     if current is None:
         rows = [{"key": "store_id", "value": uuid.uuid4().hex}, {"key": "subject_salt", "value": secrets.token_hex(32)}]
+        rows.append({"key": "key_id", "value": key_id})
         connection.execute(meta.insert(), rows)
     return head

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Select, select
 
 from certloop.agentrl.signals import schema as signal_schema
 from certloop.agentrl.signals.schema import Signal
+from certloop.agentrl.store.engine import cipher_of
 from certloop.agentrl.store.errors import ErasedError, NotFoundError
 from certloop.agentrl.store.events import Event, Kind, from_row, instant
 from certloop.agentrl.store.schema import events
@@ -103,9 +104,9 @@ def stream(
     """
     if filters.wants_reward and reward_of is None:
         raise ValueError("a filter on rewards needs the fold that makes one")
-    after = 0
+    after, cipher = 0, cipher_of(connection)
     while rows := connection.execute(_page(tenant, filters, after, page)).all():
-        heads = [from_row(row) for row in rows]
+        heads = [from_row(row, cipher) for row in rows]
         after = heads[-1].position
         for stored in assemble(connection, tenant, heads):
             if _passes(stored, filters, reward_of):
@@ -155,7 +156,7 @@ def assemble(connection: Connection, tenant: str, heads: Sequence[Event]) -> Ite
     # Sorted here: asked for an order, SQLite walks all of the tenant's events instead of looking up these few.
     for row in sorted(connection.execute(rest), key=lambda row: row.position):
         if row.kind in (Kind.STEP, Kind.SIGNAL):
-            parts[row.traj_id].append(from_row(row))
+            parts[row.traj_id].append(from_row(row, cipher_of(connection)))
     states = consent_states(connection, tenant, [str(head.document_id) for head in heads])
     for head in heads:
         assert head.payload is not None and head.document_id is not None, "only whole trajectories are asked for"
@@ -184,7 +185,7 @@ def consent_states(connection: Connection, tenant: str, document_ids: Sequence[s
     kinds = (str(Kind.DOCUMENT), str(Kind.CONSENT))
     query = select(events).where(events.c.tenant == tenant, events.c.document_id.in_(set(document_ids)), events.c.kind.in_(kinds))
     for row in sorted(connection.execute(query), key=lambda row: row.position):
-        event = from_row(row)
+        event = from_row(row, cipher_of(connection))
         if event.payload is None or event.document_id is None:
             continue
         state = ConsentState(Consent(event.payload["consent"]), event.payload["purpose"])
@@ -200,7 +201,7 @@ def one(connection: Connection, tenant: str, traj_id: str) -> StoredTrajectory:
         raise NotFoundError("no trajectory with this id in this tenant")
     if row.payload is None:
         raise ErasedError(f"the subject of this trajectory was erased (erasure {row.erasure_id})")
-    return next(assemble(connection, tenant, [from_row(row)]))
+    return next(assemble(connection, tenant, [from_row(row, cipher_of(connection))]))
 
 
 def document(connection: Connection, tenant: str, document_id: str) -> StoredDocument:
@@ -209,7 +210,7 @@ def document(connection: Connection, tenant: str, document_id: str) -> StoredDoc
     row = connection.execute(query).first()
     if row is None:
         raise NotFoundError("no document with this id in this tenant")
-    event = from_row(row)
+    event = from_row(row, cipher_of(connection))
     if event.payload is None:
         raise ErasedError(f"this document was erased (erasure {event.erasure_id})")
     state, _ = consent_states(connection, tenant, [document_id])[document_id]
@@ -225,5 +226,5 @@ def log(connection: Connection, tenant: str, kind: Kind | None = None, after: in
         rows = connection.execute(query.order_by(events.c.position).limit(page)).all()
         if not rows:
             return
-        yield from map(from_row, rows)
+        yield from (from_row(row, cipher_of(connection)) for row in rows)
         after = rows[-1].position

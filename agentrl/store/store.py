@@ -9,9 +9,10 @@ from typing import Self
 from sqlalchemy import Engine, select, text
 
 from certloop.agentrl.store.blobs import BlobStore, check_tenant, open_blobs
-from certloop.agentrl.store.engine import BUSY_TIMEOUT_S, make_engine, parse_url, reading, writing
+from certloop.agentrl.store.cipher import Cipher
+from certloop.agentrl.store.engine import BUSY_TIMEOUT_S, PLAIN, cipher_of, make_engine, parse_url, reading, sealed_with, writing
 from certloop.agentrl.store.erase import JOURNAL
-from certloop.agentrl.store.errors import StoreUnavailableError, StoreUrlError, TenantError
+from certloop.agentrl.store.errors import StoreKeyError, StoreUnavailableError, StoreUrlError, TenantError
 from certloop.agentrl.store.events import now
 from certloop.agentrl.store.migrate import upgrade
 from certloop.agentrl.store.schema import meta, tenants
@@ -37,11 +38,20 @@ class Store:
         self._salt = subject_salt
 
     @classmethod
-    def open(cls, url: str, blob_url: str = "", *, create: bool = True, busy_timeout_s: float = BUSY_TIMEOUT_S) -> Self:
+    def open(
+        cls,
+        url: str,
+        blob_url: str = "",
+        *,
+        cipher: Cipher | None = None,
+        create: bool = True,
+        busy_timeout_s: float = BUSY_TIMEOUT_S,
+    ) -> Self:
         """Open a store and bring it to this release's schema. Without ``blob_url``, SQLite keeps blobs in ``blobs/`` beside it.
 
-        ``create=False`` refuses an SQLite file that is not there. Raises StoreUrlError, StoreUnavailableError, StoreBusyError,
-        StoreRoleError, StoreSchemaError.
+        ``cipher`` seals payloads and blobs; a store is sealed from its first day on or never. ``create=False`` refuses an SQLite
+        file that is not there. Raises StoreKeyError, StoreUrlError, StoreUnavailableError, StoreBusyError, StoreRoleError,
+        StoreSchemaError.
         """
         parsed = parse_url(url)
         sqlite_file = Path(str(parsed.database)) if parsed.get_backend_name() == "sqlite" else None
@@ -53,15 +63,17 @@ class Store:
             blob_url = str(sqlite_file.parent / "blobs")
         engine = make_engine(parsed, busy_timeout_s)
         try:
-            blobs = open_blobs(blob_url)
+            cipher = cipher or PLAIN
+            blobs = open_blobs(blob_url, cipher)
             with writing(engine, None) as connection:
-                version = upgrade(connection)
+                version = upgrade(connection, cipher.key_id)
                 known = {row.key: row.value for row in connection.execute(select(meta))}
+            check_key(known["key_id"], cipher)
             blobs.sweep()
         except BaseException:
             engine.dispose()
             raise
-        return cls(engine, blobs, known["subject_salt"], known["store_id"], version)
+        return cls(sealed_with(engine, cipher), blobs, known["subject_salt"], known["store_id"], version)
 
     def for_tenant(self, tenant: str) -> TenantStore:
         """The handle of one tenant; a new name makes a new, empty tenant. Raises TenantError for a name not well formed."""
@@ -77,6 +89,11 @@ class Store:
         with reading(self.engine, None) as connection:
             return tuple(connection.execute(select(tenants.c.tenant).order_by(tenants.c.tenant)).scalars())
 
+    @property
+    def cipher(self) -> Cipher:
+        with self.engine.connect() as connection:
+            return cipher_of(connection)
+
     def close(self) -> None:
         self.engine.dispose()
 
@@ -85,3 +102,14 @@ class Store:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+
+def check_key(key_id: str, cipher: Cipher) -> None:
+    """Raises StoreKeyError unless the cipher is the one that a store (or its backup) was sealed with."""
+    if key_id == cipher.key_id:
+        return
+    if not key_id:
+        raise StoreKeyError("this store is not sealed, but a key was given; unset CERTLOOP_STORE_KEY_FILE")
+    if not cipher.key_id:
+        raise StoreKeyError("this store is sealed; set CERTLOOP_STORE_KEY_FILE to the file of its key")
+    raise StoreKeyError("this store is sealed with another key; set CERTLOOP_STORE_KEY_FILE to the file of its key")

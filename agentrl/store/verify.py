@@ -10,10 +10,10 @@ from typing import Any
 from sqlalchemy import Connection, select, text
 
 from certloop.agentrl.store.batch import BLOB
-from certloop.agentrl.store.engine import reading
+from certloop.agentrl.store.engine import cipher_of, reading
 from certloop.agentrl.store.erase import unfinished
 from certloop.agentrl.store.errors import BlobCorruptError, BlobMissingError, StoreError
-from certloop.agentrl.store.events import Kind, payload_sha256, row_sha256
+from certloop.agentrl.store.events import Kind, from_row, payload_sha256, row_sha256
 from certloop.agentrl.store.log import GENESIS, audit_hash, events_digest
 from certloop.agentrl.store.schema import audit, erased, events, links
 from certloop.agentrl.store.store import Store
@@ -176,8 +176,8 @@ def _blobs(connection: Connection, store: TenantStore, state: _State) -> Iterato
     )
     for row in connection.execute(documents.order_by(events.c.position)).yield_per(_PAGE):
         try:
-            images = json.loads(row.payload)["images"]
-        except (ValueError, KeyError, TypeError):
+            images = (from_row(row, cipher_of(connection)).payload or {})["images"]
+        except (ValueError, KeyError, TypeError):  # a StoreKeyError is a ValueError
             continue  # shown as edited already
         for sha256 in images:
             if sha256 not in named:

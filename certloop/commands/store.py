@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from certloop.agentrl.store import Erasure, Store, TenantStore
+    from certloop.agentrl.store import Cipher, Erasure, Store, TenantStore
+    from certloop.settings import Settings
 
 app = typer.Typer(
     help="Check, back up, restore and erase in the store of trajectories.",
@@ -38,7 +39,14 @@ def open_store(url: str | None) -> Store:
     from certloop.settings import Settings
 
     settings = Settings.load()
-    return Store.open(url or settings.database_url, settings.blob_url, create=False)
+    return Store.open(url or settings.database_url, settings.blob_url, cipher=store_cipher(settings), create=False)
+
+
+def store_cipher(settings: Settings) -> Cipher | None:
+    """What seals the store, by the settings."""
+    from certloop.agentrl.store import read_key
+
+    return read_key(Path(settings.store_key_file).expanduser()) if settings.store_key_file else None
 
 
 def open_tenant(store: Store, tenant: str) -> TenantStore:
@@ -134,7 +142,8 @@ def restore(
     from certloop.settings import Settings
 
     settings = Settings.load()
-    done = stores.restore(folder, url or settings.database_url, settings.blob_url, actor=actor(), journal_url=journal)
+    place, cipher = url or settings.database_url, store_cipher(settings)
+    done = stores.restore(folder, place, settings.blob_url, actor=actor(), journal_url=journal, cipher=cipher)
     again = f", {done.erased_again} documents erased again" if done.erased_again else ""
     typer.echo(f"{len(done.tenants)} tenants, {done.events} events and {done.blobs} blobs restored and verified{again}")
 

@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy import Connection, create_engine, make_url, text
 
 from certloop.agentrl.signals.schema import Reason, Scope, Signal, Source
-from certloop.agentrl.store import Store, TenantStore
+from certloop.agentrl.store import AesGcm, Store, TenantStore
 from certloop.agentrl.trajectory import (
     Action,
     Consent,
@@ -28,7 +28,10 @@ from certloop.agentrl.trajectory import (
     Trajectory,
 )
 
-BACKENDS = ["sqlite", pytest.param("postgres", marks=pytest.mark.slow)]
+BACKENDS = ["sqlite", "sealed", pytest.param("postgres", marks=pytest.mark.slow)]
+
+
+KEY = AesGcm(bytes(range(32)))
 
 
 @pytest.fixture(scope="session")
@@ -55,15 +58,16 @@ def postgres() -> Iterator[Any]:
 
 @dataclass
 class Place:
-    """Where an empty store goes. ``backend`` is sqlite or postgres."""
+    """Where an empty store goes. ``backend`` is sqlite, sealed (SQLite with a key) or postgres."""
 
     backend: str
     url: str
     blob_url: str
     folder: Path
+    cipher: AesGcm | None = None
 
     def open(self) -> Store:
-        return Store.open(self.url, self.blob_url)
+        return Store.open(self.url, self.blob_url, cipher=self.cipher)
 
 
 @pytest.fixture(params=BACKENDS)
@@ -81,8 +85,8 @@ def new_place(backend: str, request: pytest.FixtureRequest, tmp_path: Path) -> C
         count += 1
         folder = tmp_path / f"place-{count}"
         folder.mkdir()
-        if backend == "sqlite":
-            return Place(backend, f"sqlite:///{folder}/store.db", "", folder)
+        if backend in ("sqlite", "sealed"):
+            return Place(backend, f"sqlite:///{folder}/store.db", "", folder, KEY if backend == "sealed" else None)
         server, schema = request.getfixturevalue("postgres"), f"s_{uuid.uuid4().hex}"
         url = make_url(server.get_uri()).set(username="app", database="app")
         engine = create_engine(url.set(drivername="postgresql+psycopg"))

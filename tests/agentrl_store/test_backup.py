@@ -44,7 +44,7 @@ def filled(store: Store, make_trajectory: Make) -> Store:
 
 
 def kinds(backend: str) -> list[BackupKind]:
-    return [BackupKind.SQLITE, BackupKind.PORTABLE] if backend == "sqlite" else [BackupKind.PORTABLE]
+    return [BackupKind.SQLITE, BackupKind.PORTABLE] if backend != "postgres" else [BackupKind.PORTABLE]
 
 
 def test_the_drill(filled: Store, backend: str, new_place: Places, tmp_path: Path, make_trajectory: Make) -> None:
@@ -53,7 +53,7 @@ def test_the_drill(filled: Store, backend: str, new_place: Places, tmp_path: Pat
         manifest = backup(filled, tmp_path / kind, actor="operator", kind=kind)
         put(filled.for_tenant("acme"), make_trajectory(f"after-{kind}"))
         place = new_place()
-        restored = restore(tmp_path / kind, place.url, place.blob_url, actor="operator")
+        restored = restore(tmp_path / kind, place.url, place.blob_url, actor="operator", cipher=place.cipher)
         assert restored.tenants == ("acme", "other")
         assert (restored.blobs, restored.erased_again) == (2, 0)
         with place.open() as store:
@@ -74,7 +74,9 @@ def test_what_was_erased_after_the_backup_is_erased_again(filled: Store, backend
     erase(acme, find_documents(acme, subject="张样本"), actor="desk", reason="request")
     for kind in kinds(backend):
         place = new_place()
-        restored = restore(tmp_path / kind, place.url, place.blob_url, actor="operator", journal_url=filled.blobs.url)
+        restored = restore(
+            tmp_path / kind, place.url, place.blob_url, actor="operator", journal_url=filled.blobs.url, cipher=place.cipher
+        )
         assert restored.erased_again == 1
         with place.open() as store, pytest.raises(ErasedError):
             store.for_tenant("acme").trajectory("t-1")
@@ -91,15 +93,15 @@ def test_incomplete_and_changed_backups_are_refused(filled: Store, backend: str,
     whole = (folder / name).read_bytes()
     (folder / name).write_bytes(whole + b" ")
     with pytest.raises(BackupError, match="changed"):
-        restore(folder, place.url, place.blob_url, actor="operator")
+        restore(folder, place.url, place.blob_url, actor="operator", cipher=place.cipher)
     (folder / name).write_bytes(whole)
     text = (folder / "manifest.json").read_text()
     (folder / "manifest.json").unlink()
     with pytest.raises(BackupError, match="manifest"):
-        restore(folder, place.url, place.blob_url, actor="operator")
+        restore(folder, place.url, place.blob_url, actor="operator", cipher=place.cipher)
     (folder / "manifest.json").write_text(json.dumps(json.loads(text) | {"schema": "other/9"}))
     with pytest.raises(BackupError, match="kind"):
-        restore(folder, place.url, place.blob_url, actor="operator")
+        restore(folder, place.url, place.blob_url, actor="operator", cipher=place.cipher)
 
 
 def test_neither_goes_over_what_is_there(filled: Store, place: Any, backend: str, tmp_path: Path) -> None:
@@ -108,8 +110,8 @@ def test_neither_goes_over_what_is_there(filled: Store, place: Any, backend: str
     with pytest.raises(BackupError, match="empty"):
         backup(filled, folder, actor="operator")
     with pytest.raises(BackupError, match="already"):
-        restore(folder, place.url, place.blob_url, actor="operator")
-    if backend != "sqlite":
+        restore(folder, place.url, place.blob_url, actor="operator", cipher=place.cipher)
+    if backend == "postgres":
         with pytest.raises(BackupError, match="portable"):
             backup(filled, tmp_path / "b2", actor="operator", kind=BackupKind.SQLITE)
 

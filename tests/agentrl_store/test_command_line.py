@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from typer.testing import CliRunner
 
 from certloop import CertloopError
 from certloop.agentrl.signals.emit import Origin, review_signals
-from certloop.agentrl.store import Store, add_signals
+from certloop.agentrl.store import Store, add_signals, read_key
 from certloop.agentrl.trajectory import Consent, Trajectory
 from certloop.cli import app
 
@@ -146,6 +147,16 @@ def test_backup_erase_restore(shell: Shell) -> None:
     assert "1 documents erased again" in said
     assert [line.split()[0] for line in shell.out("trajectories", "list", "--store", fresh).splitlines()] == ["t-2"]
     assert shell.error("store", "restore", backup, "--store", fresh) == "backup_invalid"
+
+
+def test_a_sealed_store_needs_its_key_file(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = shell.folder / "key"
+    key.write_bytes(base64.b64encode(b"k" * 32))
+    shell.url = f"sqlite:///{shell.folder}/sealed/store.db"
+    Store.open(shell.url, cipher=read_key(key)).close()
+    assert shell.error("store", "verify") == "store_key"
+    monkeypatch.setenv("CERTLOOP_STORE_KEY_FILE", str(key))
+    shell.out("store", "verify")
 
 
 def test_sweep(shell: Shell) -> None:

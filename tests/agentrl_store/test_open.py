@@ -74,7 +74,7 @@ def test_two_writers_queue_and_none_is_turned_away(place: Any) -> None:
         for tenant, name in (("acme", "a"), ("acme", "b"), ("other", "c"))
     ]
     assert [(w.communicate()[1], w.returncode) for w in writers] == [("", 0)] * 3
-    with place.open() as store:
+    with Store.open(place.url, place.blob_url) as store:
         purposes = [e.payload["purpose"] for e in store.for_tenant("acme").events() if e.payload]
         assert sorted(purposes) == sorted(f"{name}-{i}" for name in "ab" for i in range(40))
         assert verify(store).clean
