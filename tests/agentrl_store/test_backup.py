@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -65,6 +67,33 @@ def test_the_drill(filled: Store, backend: str, new_place: Places, tmp_path: Pat
                 acme.trajectory("gone")
             put(acme, make_trajectory("goes on"))
             assert verify(store, manifest["heads"]).clean
+
+
+def test_a_store_in_use_is_backed_up_as_one_state(
+    filled: Store, backend: str, new_place: Places, tmp_path: Path, make_trajectory: Make
+) -> None:
+    stop = threading.Event()
+
+    def write() -> None:
+        other, number = filled.for_tenant("other"), 0
+        while not stop.is_set() and number < 500:
+            image = other.put_blob(f"page {number}".encode())
+            put(other, make_trajectory(f"w-{number}", tenant_id="other", image_sha256=(image,)))
+            number += 1
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for kind in kinds(backend):
+            time.sleep(0.1)
+            backup(filled, tmp_path / kind, actor="operator", kind=kind)
+    finally:
+        stop.set()
+        writer.join()
+    for kind in kinds(backend):
+        place = new_place()
+        restored = restore(tmp_path / kind, place.url, place.blob_url, actor="operator", cipher=place.cipher)  # verifies
+        assert restored.events > 3 * 4 + 1
 
 
 def test_what_was_erased_after_the_backup_is_erased_again(filled: Store, backend: str, new_place: Places, tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def write_for_ever(url: str, blobs: str, snapshots: Path, run: int, pipe: int) -
                 for traj_id in ids:
                     batch.add_trajectory(trajectory(traj_id, image))
             os.write(pipe, "".join(f"trajectory {traj_id}\n" for traj_id in ids).encode())
-            if number % 3 == 2:
+            if number % 3 == run % 3:
                 made = create_snapshot(tenant, snapshots, actor="writer")
                 os.write(pipe, f"snapshot {made.snapshot_id} {made.manifest['rows']}\n".encode())
             number += 1
