@@ -47,9 +47,13 @@ class Hint:
             raise GuidanceError(f"unknown keys in a hint: {sorted(unknown)}; known: {sorted(known)}")
         if not isinstance(data.get("field"), str):
             raise GuidanceError("a hint needs the id of a field in 'field'")
-        region = data.get("region")
-        if region is not None and (len(region) != 4 or not all(0 <= float(v) <= 1 for v in region)):
-            raise GuidanceError("'region' must be [left, top, right, bottom], each between 0 and 1")
+        for key in ("doc_type", "trigger", "value_regex"):
+            if data.get(key) is not None and not isinstance(data[key], str):
+                raise GuidanceError(f"'{key}' must be a text")
+        for key in ("anchor_aliases", "tool_policy"):
+            items = data.get(key, [])
+            if not isinstance(items, (list, tuple)) or not all(isinstance(item, str) and item.strip() for item in items):
+                raise GuidanceError(f"'{key}' must be a list of texts that are not empty")
         if bad := set(data.get("tool_policy", ())) - set(TOOLS):
             raise GuidanceError(f"unknown tools {sorted(bad)}; known: {list(TOOLS)}")
         try:
@@ -61,10 +65,21 @@ class Hint:
             doc_type=data.get("doc_type"),
             trigger=data.get("trigger"),
             anchor_aliases=tuple(data.get("anchor_aliases", ())),
-            region=(float(region[0]), float(region[1]), float(region[2]), float(region[3])) if region is not None else None,
+            region=_region(data.get("region")),
             value_regex=pattern,
             tool_policy=tuple(data.get("tool_policy", ())),
         )
+
+
+def _region(value: object) -> tuple[float, float, float, float] | None:
+    """(left, top, right, bottom) in [0, 1], left before right and top above bottom. Raises GuidanceError."""
+    if value is None:
+        return None
+    if isinstance(value, (list, tuple)) and len(value) == 4 and all(isinstance(v, (int, float)) and 0 <= v <= 1 for v in value):
+        left, top, right, bottom = (float(v) for v in value)
+        if left < right and top < bottom:
+            return left, top, right, bottom
+    raise GuidanceError("'region' must be [left, top, right, bottom] with 0 <= left < right <= 1 and 0 <= top < bottom <= 1")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from certloop.extract.result import Document, FieldResult, FieldStatus
 from certloop.templates import DocumentType, Registry
+from certloop.validators import check_document
 
 
 def join_parts(documents: Sequence[Document], registry: Registry) -> list[Document]:
@@ -34,9 +35,11 @@ def _complementary(a: Document, b: Document, doc_type: DocumentType) -> bool:
 
 def _merge(a: Document, b: Document) -> Document:
     fields = {k: v if v.status is not FieldStatus.ABSENT else b.fields[k] for k, v in a.fields.items()}
+    codes = [q.payload for q in (*a.qr, *b.qr)]
     return replace(
         a,
         fields=fields,
+        validations=check_document(a.doc_type, {k: v.value for k, v in fields.items()}, codes),
         pages=tuple(sorted({*a.pages, *b.pages})),
         type_confidence=max(a.type_confidence, b.type_confidence),
         seals=(*a.seals, *b.seals),

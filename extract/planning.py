@@ -33,8 +33,8 @@ _CODES = (FieldKind.USCC, FieldKind.REGNO15, FieldKind.ID_NUMBER)
 class Action:
     """One tool call. ``key`` keeps it from being done twice.
 
-    ``reread`` the lines that hold ``glyphs``; ``zoom`` or ``red_ink`` a ``region`` ((4, 2) upright pixels) whose characters are ``em``
-    px; read a region as one line (``strip``) that must hold ``wanted``; ``look_again`` at the whole page with ``long_edge`` px.
+    ``reread`` the lines that hold ``glyphs``; ``zoom`` or ``red_ink`` a ``region`` ((4, 2) upright pixels) of ``em`` px
+    characters; read a region as one line (``strip``) that must hold ``wanted``; ``look_again`` at the whole page with ``long_edge`` px.
     """
 
     tool: str

@@ -1,7 +1,7 @@
 """Fields whose value is a mark rather than text: is there a seal, is there a signature.
 
-A template says so with ``mark = "seal"`` or ``mark = "signature"``. A signature is looked for right of the labels that ask for one
-(法定代表人签字, 签字): present when ink stands there that is no printed text, unreadable when a seal covers the place.
+A template says so with ``mark = "seal"`` or ``mark = "signature"``. A signature is looked for right of the labels that ask for
+one (法定代表人签字, 签字): present when ink stands there that is no printed text, unreadable when a seal covers the place.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ MIN_INK = 0.012  # share of dark pixels that handwriting leaves in its field
 _ASKS = ("签字", "签名", "签章")
 
 
-def with_marks(layout: LayoutReading, doc_type: DocumentType, image: Image, seals: Sequence[Seal], upright: Upright) -> LayoutReading:
+def with_marks(
+    layout: LayoutReading, doc_type: DocumentType, image: Image, seals: Sequence[Seal], upright: Upright
+) -> LayoutReading:
     """Fill the fields that ask for a seal or a signature."""
     drafts = dict(layout.drafts)
     for spec in doc_type.fields.values():

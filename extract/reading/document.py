@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from certloop.extract.classify import Classification
 from certloop.extract.guidance import Hint
@@ -38,8 +38,12 @@ class LayoutReading:
 def read_layout(rows: Sequence[Row], doc_type: DocumentType, found: Classification, hints: Sequence[Hint] = ()) -> LayoutReading:
     """Read every field of ``doc_type`` from upright rows."""
     aliases = [(h.field, alias) for h in hints for alias in h.anchor_aliases]
-    labels = find_labels(rows, doc_type, aliases) if aliases else list(found.labels)
-    labels = [_in_region(label, rows, hints) for label in labels]
+    regions = {h.field: h.region for h in hints if h.region is not None}
+    labels = list(found.labels)
+    if aliases or regions:
+        labels = find_labels(
+            rows, doc_type, aliases, lambda c: c.field not in regions or _inside(c.left, c.y, rows, regions[c.field])
+        )
     every = assign(rows, labels, doc_type.fields)
     cells = {cell.label.field: cell for cell in every if cell.label.field != STOP}
     drafts: dict[str, Draft] = {}
@@ -89,8 +93,8 @@ def _plausible(draft: Draft, doc_type: DocumentType) -> bool:
     spec = doc_type.fields[draft.field]
     keys = "".join(g.key for g in draft.glyphs)
     if draft.field == "authority":
-        return is_office(keys)
-    if spec.kind is FieldKind.TEXT and not re.search(r"[0-9A-Za-z一-鿿]", keys):
+        return is_office(keys) or (draft.source == "label" and bool(_OFFICE.search(keys)) and len(keys) >= 3)
+    if spec.kind is FieldKind.TEXT and not re.search(r"[0-9A-Za-z一-鿿]|^[*\-—/]{2,}$", keys):
         return False
     return not (
         spec.kind is FieldKind.MONEY
@@ -122,7 +126,7 @@ def _loose(
             title_y = found.title.y if found.title else top
             draft = copy_mark(rows, spec, above=max(top, title_y + 4 * (found.title.em if found.title else 0.0)))
         elif spec.unlabelled and spec.kind is FieldKind.DATE:
-            owned = [*elsewhere, *(g for d in drafts.values() for g in d.glyphs)]
+            owned = [*elsewhere, *(g for d in drafts.values() for g in d.glyphs), *_torn_terms(rows, labels, doc_type, drafts)]
             draft = loose_date(rows, owned, spec, below=top + 0.4 * (lowest - top))
         else:
             continue
@@ -130,18 +134,23 @@ def _loose(
             drafts[spec.id] = draft
 
 
-def _in_region(label: Label, rows: Sequence[Row], hints: Sequence[Hint]) -> Label:
-    """A label outside the region that guidance gives for its field becomes a stop label."""
-    for hint in hints:
-        if hint.field == label.field and hint.region is not None and not _inside(label.left, label.y, rows, hint.region):
-            return replace(label, field=STOP)
-    return label
-
-
 def _inside(x: float, y: float, rows: Sequence[Row], region: tuple[float, float, float, float]) -> bool:
     right = max(g.right for row in rows for g in row.glyphs)
     bottom = max(g.y for row in rows for g in row.glyphs)
     return region[0] * right <= x <= region[2] * right and region[1] * bottom <= y <= region[3] * bottom
+
+
+def _torn_terms(rows: Sequence[Row], labels: Sequence[Label], doc_type: DocumentType, drafts: Mapping[str, Draft]) -> list[Glyph]:
+    """What stands on the line of a date's or term's label that was not (fully) read belongs to it, not to the issue date."""
+    glyphs: list[Glyph] = []
+    for label in labels:
+        spec = doc_type.fields.get(label.field)
+        if spec is None or spec.kind not in (FieldKind.DATE, FieldKind.DATE_RANGE) or spec.unlabelled:
+            continue
+        draft = drafts.get(label.field)
+        if draft is None or (spec.kind is FieldKind.DATE_RANGE and len(DATE.findall(draft.text)) < 2):
+            glyphs += [g for row in rows for g in row.glyphs if abs(g.y - label.y) < 0.7 * label.em and g.left > label.right]
+    return glyphs
 
 
 def _hinted(rows: Sequence[Row], doc_type: DocumentType, hints: Sequence[Hint], drafts: Mapping[str, Draft]) -> list[Draft]:
@@ -154,7 +163,7 @@ def _hinted(rows: Sequence[Row], doc_type: DocumentType, hints: Sequence[Hint], 
         current = drafts.get(hint.field)
         for glyphs in [current.glyphs] if current else [row.glyphs for row in rows]:
             match = hint.value_regex.search("".join(g.key for g in glyphs))
-            if not match:
+            if not match or not match.group():
                 continue
             kept = glyphs[match.start() : match.end()]
             if hint.region is None or _inside(kept[0].x, kept[0].y, rows, hint.region):

@@ -150,7 +150,9 @@ def _range_cut(keys: str, start: int, end: int) -> tuple[int, int]:
 
 
 def is_masked_text(keys: str) -> bool:
-    """A value that consists of placeholders: XXXX, ****, ■■■."""
+    """A value whose characters were replaced: XXXX, 9143****, ■■■. A value of nothing but stars is printed so (none)."""
+    if re.fullmatch(r"[*＊]+", keys):
+        return False
     hidden = sum(c in _MASK for c in keys)
     return bool(re.search(r"[X×x]{4}|[*＊■□●█#]{3}", keys)) and hidden >= 0.3 * len(keys)
 

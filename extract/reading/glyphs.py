@@ -102,7 +102,7 @@ def runs_of(lines: Sequence[TextLine]) -> list[Run]:
 def _glyphs(line: TextLine, index: int) -> list[Glyph]:
     start = (line.quad[0] + line.quad[3]) / 2
     end = (line.quad[1] + line.quad[2]) / 2
-    em = line.thickness * LINE_TO_EM
+    em = max(1.0, line.thickness * LINE_TO_EM)
     glyphs = []
     for char, place, score in zip(line.text, line.char_x, line.char_scores, strict=True):
         x, y = start + (end - start) * place

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -43,6 +43,7 @@ class Label:
     em: float
     colon: bool = False
     exact: bool = True
+    glued: bool = False
 
     def overlaps(self, other: Label) -> bool:
         return self.row == other.row and self.start < other.end and other.start < self.end
@@ -62,16 +63,26 @@ def _keys(text: str) -> str:
     return "".join(key_of(c) for c in text if not c.isspace())
 
 
-def find_labels(rows: Sequence[Row], doc_type: DocumentType, extra: Iterable[tuple[str, str]] = ()) -> list[Label]:
-    """Choose at most one label per field (and any number of stop labels), best evidence first."""
+def find_labels(
+    rows: Sequence[Row],
+    doc_type: DocumentType,
+    extra: Iterable[tuple[str, str]] = (),
+    allowed: Callable[[Label], bool] | None = None,
+) -> list[Label]:
+    """Choose at most one label per field (and any number of stop labels), best evidence first.
+
+    ``extra`` are further (field, printed label) pairs; ``allowed`` refuses places for a label.
+    """
     forms = label_forms(doc_type, extra)
     by_char: dict[str, list[LabelForm]] = {}
     for form in forms:
         for char in set(form.keys[:2]):
             by_char.setdefault(char, []).append(form)
     candidates = [c for index, row in enumerate(rows) for c in _candidates(index, row, by_char)]
+    usual = sorted(row.glyphs[0].em for row in rows)[len(rows) // 2] if rows else 0.0
+    candidates = [c for c in candidates if (c.em < 1.8 * usual or c.colon) and (allowed is None or allowed(c))]
     supported = [replace(c, score=c.score + _support(c, candidates)) for c in candidates]
-    chosen = _choose(supported)
+    chosen = _choose(supported, rows)
     chosen += _remnants(rows, doc_type, chosen)
     chosen += _half_lost(rows, doc_type, chosen)
     return sorted(chosen, key=lambda c: (c.y, c.left))
@@ -80,13 +91,12 @@ def find_labels(rows: Sequence[Row], doc_type: DocumentType, extra: Iterable[tup
 def _candidates(index: int, row: Row, by_char: Mapping[str, Sequence[LabelForm]]) -> Iterable[Label]:
     """Every place where a label may stand; ``by_char`` holds the forms by either of their first two characters."""
     keys = row.text
-    for start, char in enumerate(keys):
-        forms = by_char.get(char)
-        if forms is None:
-            continue
+    for start in range(len(keys)):
+        forms = {id(f): f for char in keys[start : start + 2] for f in by_char.get(char, ())}
         free = _starts_here(row, keys, start)
-        for form in forms:
-            found = _match(row, keys, start, form, free=free)
+        exact = any(keys.startswith(form.keys, start) for form in forms.values())
+        for form in forms.values():
+            found = _match(row, keys, start, form, free=free, tail=not exact)
             if found:
                 yield _label(index, row, start, *found, form)
 
@@ -100,23 +110,18 @@ def _starts_here(row: Row, keys: str, at: int) -> bool:
     return keys[at - 1] == ")" and row.gaps[at] > 0.2
 
 
-def _match(row: Row, keys: str, start: int, form: LabelForm, *, free: bool) -> tuple[int, int, float] | None:
+def _match(row: Row, keys: str, start: int, form: LabelForm, *, free: bool, tail: bool) -> tuple[int, int, float] | None:
     """Return (end of label text, end behind a colon, score) where ``form`` stands at ``start``."""
     size = len(form.keys)
-    best: tuple[int, int] | None = None  # (distance, end)
     if keys.startswith(form.keys, start):
-        best = (0, start + size)
+        distance, end = 0, start + size
     elif free and size >= 4 and form.field != STOP:
-        allowed = 1 if size < 7 else 2
-        for length in (size, size - 1, size + 1):
-            window = keys[start : start + length]
-            if len(window) == length and window[0] in form.keys[:2] and window[-1] in form.keys[-2:]:
-                distance = edit_distance(window, form.keys)
-                if distance <= allowed and (best is None or distance < best[0]):
-                    best = (distance, start + length)
-    if best is None:
+        likest = _likest(row, keys, start, form.keys, tail=tail)
+        if likest is None:
+            return None
+        distance, end = likest
+    else:
         return None
-    distance, end = best
     if not _well_spaced(row, start, end):
         return None
     colon = end < len(keys) and keys[end] == ":"
@@ -129,6 +134,8 @@ def _match(row: Row, keys: str, start: int, form: LabelForm, *, free: bool) -> t
         return None
     if size <= 2 and glued and spread < _BOUNDARY and (not free or start > 0):
         return None
+    if glued and start and spread < _BOUNDARY and row.gaps[start] < _BOUNDARY and keys[start - 1] == ":":
+        return None  # behind a colon stands a value, which may begin with a label's words
     if form.colon_only and not colon and after < _BOUNDARY and keys[stop : stop + 1] != "(":
         return None
     score = 0.6 - 0.5 * distance / size + 0.04 * min(size, 8)
@@ -145,6 +152,40 @@ def _match(row: Row, keys: str, start: int, form: LabelForm, *, free: bool) -> t
     if _SIGNS.search(form.keys):
         score -= 0.3  # 法定代表人(签字) names the person only where nothing else does
     return end, stop, score
+
+
+def _likest(row: Row, keys: str, start: int, label: str, *, tail: bool) -> tuple[int, int] | None:
+    """(distance, end) of the window most like ``label``: one character wrong (two in long ones), lost or too many.
+
+    A wrong last character is told from a lost one by the white space: before it, the value has begun. It is not believed at all
+    (``tail`` false) where a shorter label stands there word for word (营业期限 无 is not a misread 营业期限自).
+    """
+    size, allowed = len(label), 1 if len(label) < 7 else 2
+    best: tuple[int, int, int] | None = None
+    for length in (size, size - 1, size + 1):
+        window = keys[start : start + length]
+        if len(window) != length or ":" in window[:-1]:
+            continue
+        distance = edit_distance(window, label)
+        if distance > allowed:
+            continue
+        end = start + length
+        if window[-1] not in label[-2:]:
+            after = row.gaps[end] if end < len(row.gaps) else math.inf
+            colon = keys[end : end + 1] == ":"
+            if (
+                not tail
+                or distance > 1
+                or length != size
+                or row.gaps[end - 1] > _BOUNDARY
+                or not (colon or after > max(_BOUNDARY, row.gaps[end - 1] + 0.2))
+            ):
+                continue
+        if window[0] not in label[:2] and length != size:
+            continue
+        rank = (distance, abs(length - size), end)
+        best = min(best, rank) if best else rank
+    return (best[0], best[2]) if best else None
 
 
 def _number_follows(form: LabelForm, keys: str, at: int) -> bool:
@@ -190,6 +231,7 @@ def _label(index: int, row: Row, start: int, end: int, stop: int, score: float, 
         y=sum(g.y for g in glyphs) / len(glyphs),
         em=sorted(g.em for g in glyphs)[len(glyphs) // 2],
         colon=stop > end,
+        glued=stop == end and stop < len(row.glyphs) and row.gaps[stop] < _BOUNDARY and not _number_follows(form, row.text, stop),
         exact="".join(g.key for g in glyphs) == form.keys,
     )
 
@@ -208,11 +250,11 @@ def _support(label: Label, others: Sequence[Label]) -> float:
     return 0.1 * min(3, len(fields))
 
 
-def _choose(candidates: Sequence[Label]) -> list[Label]:
+def _choose(candidates: Sequence[Label], rows: Sequence[Row]) -> list[Label]:
     chosen: list[Label] = []
     taken: set[str] = set()
     for label in sorted(candidates, key=lambda c: (-c.score, -len(c.text), c.y)):
-        if label.score < 0.55 or any(label.overlaps(c) for c in chosen):
+        if label.score < 0.55 or any(label.overlaps(c) or _is_value_of(label, c, rows) for c in chosen):
             continue
         if label.field in taken:
             chosen.append(replace(label, field=STOP))
@@ -221,6 +263,11 @@ def _choose(candidates: Sequence[Label]) -> list[Label]:
         if label.field != STOP:
             taken.add(label.field)
     return chosen
+
+
+def _is_value_of(label: Label, before: Label, rows: Sequence[Row]) -> bool:
+    """名称 负责人网络有限公司: what follows a label and runs on into more text is its value, not another label."""
+    return label.glued and label.row == before.row and label.start == before.end and rows[label.row].gaps[label.start] < 5.0
 
 
 def _half_lost(rows: Sequence[Row], doc_type: DocumentType, chosen: Sequence[Label]) -> list[Label]:
