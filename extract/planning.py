@@ -34,7 +34,7 @@ class Action:
     """One tool call. ``key`` keeps it from being done twice.
 
     ``reread`` the lines that hold ``glyphs``; ``zoom`` or ``red_ink`` a ``region`` ((4, 2) upright pixels) of ``em`` px
-    characters; read a region as one line (``strip``) that must hold ``wanted``; ``look_again`` at the whole page with ``long_edge`` px.
+    characters; read a region as one line (``strip``) that must hold ``wanted``; ``look_again`` at the page with ``long_edge`` px.
     """
 
     tool: str
