@@ -117,6 +117,8 @@ class _Episode:
                 self.budget -= 1
                 lines, altered = self._act(action, lines)
                 changed = changed or altered
+                if action.tool == "strip" and altered:
+                    tried.add(f"inked {action.field}")  # the strip was already read without the ink
             if not changed:
                 break
             _, layout = self._think(lines, doc_type.id)

@@ -101,11 +101,8 @@ def _inked(layout: LayoutReading, ink: Sequence[NDArray[np.float32]]) -> Iterato
         ]
         if under and draft.source != "seal":
             lines = {g.line for g in under}
-            text = "".join(g.char for g in under)
-            yield Action(
-                "reread", draft.field, "red ink lies over this line", f"inked {text}", inked=True,
-                glyphs=tuple(g for g in draft.glyphs if g.line in lines),
-            )  # fmt: skip
+            glyphs = tuple(g for g in draft.glyphs if g.line in lines)
+            yield Action("reread", draft.field, "red ink lies over this line", f"inked {draft.field}", inked=True, glyphs=glyphs)
 
 
 def _failing(doc_type: DocumentType, layout: LayoutReading) -> Iterator[Action]:

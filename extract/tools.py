@@ -18,6 +18,7 @@ from certloop.extract.engine.ocr import Image, OcrEngine, crop
 from certloop.extract.marks.red_ink import without_red
 
 SURE_WITHOUT_INK = 0.93
+PER_CHARACTER = 0.06  # a strip's reading that holds one character more is believed at so much less certainty
 BETTER = 0.015  # a second read replaces the first when its score is higher by this much
 
 
@@ -53,8 +54,16 @@ def reread(
             if again.score > best.score + BETTER or (inked and least < 0.5 and again.score > SURE_WITHOUT_INK):
                 best = again
         if best is not line:
-            result[index], changed = best, True
+            result[index], changed = _on_quad(best, line.quad), True
     return Observation(tuple(result), changed)
+
+
+def _on_quad(line: TextLine, quad: Quad) -> TextLine:
+    """A line read on a widened quad, with its characters' places along the original one."""
+    length = max(1e-6, float(np.linalg.norm(quad[1] - quad[0])))
+    before = (line.length - length) / 2
+    places = tuple(min(1.0, max(0.0, (place * line.length - before) / length)) for place in line.char_x)
+    return TextLine(quad, line.text, line.score, places, line.char_scores)
 
 
 def _red_share(patch: Image) -> float:
@@ -70,10 +79,12 @@ def read_strip(image: Image, lines: Sequence[TextLine], strip: Quad, engine: Ocr
     """
     patch = crop(image, strip)
     best: TextLine | None = None
+    worth = 0.0
     for variant in (without_red(patch), patch):
         line = engine.recognise_crop(variant, strip)
-        if wanted.search(line.text.replace(" ", "")) and (best is None or line.score > best.score):
-            best = line
+        found = wanted.search(line.text.replace(" ", ""))
+        if found and (best is None or line.score + PER_CHARACTER * len(found.group()) > worth):
+            best, worth = line, line.score + PER_CHARACTER * len(found.group())
     if best is None:
         return Observation(tuple(lines), False)
     kept = [rest for line in lines if (rest := _before(line, strip)) is not None]
