@@ -7,7 +7,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 LOCK := requirements.lock
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint $(LOCK)
-ROOMS := agentrl benchmarks certloop extract scripts templates tests validators $(wildcard synth train serve)
+ROOMS := agentrl benchmarks certloop extract scripts synth templates tests validators $(wildcard train serve)
 EXAMPLES = $(sort $(wildcard examples/*.jpg examples/*.jpeg examples/*.png examples/*.pdf))
 export NO_ALBUMENTATIONS_UPDATE := 1
 
@@ -25,7 +25,7 @@ demo: $(VENV)/.base ## install the product and read the example certificates int
 test: $(VENV)/.dev ## fast tests (minutes on two cores)
 	$(BIN)/python -m pytest
 
-slow: $(VENV)/.dev ## slow tests: fresh environments, the whole product end to end
+slow: $(VENV)/.dev ## slow tests: Postgres, faults, the whole product end to end
 	$(BIN)/python -m pytest -m slow
 
 check: $(VENV)/.dev ## lint, format, types and import rule; reads only
@@ -38,8 +38,11 @@ fix: $(VENV)/.dev ## let ruff repair and format what it can
 	$(BIN)/ruff check --fix $(ROOMS)
 	$(BIN)/ruff format $(ROOMS)
 
-bench: $(VENV)/.dev ## CPU seconds, memory, throughput and score, side by side with stock OCR
+bench: $(VENV)/.dev ## benchmarks that take minutes: reading beside stock OCR, rewards, store, data engine
 	$(BIN)/python benchmarks/extract.py
+	$(BIN)/python benchmarks/rewards.py
+	$(BIN)/python benchmarks/store.py --trajectories 10000
+	$(BIN)/python benchmarks/synth.py --images 12 --read 0
 
 lock: $(VENV)/.dev ## resolve requirements.lock anew: one set for the base install and all extras
 	$(BIN)/python -m pip install --quiet uv

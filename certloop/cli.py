@@ -11,6 +11,7 @@ import typer
 
 from certloop import CertloopError, __version__
 from certloop.commands import doctor, evaluate, extract, reward, store, trajectories, types, validate
+from certloop.synth import cli as synth
 
 EXIT_CODES = "Exit codes: 0 all read, 1 some failed, 2 usage, 3 nothing could be read."
 
@@ -27,6 +28,7 @@ app.command("validate")(validate.validate)
 app.add_typer(types.app, name="types")
 app.command("evaluate")(evaluate.evaluate)
 app.command("reward")(reward.reward)
+app.add_typer(synth.app, name="synth")
 app.add_typer(trajectories.app, name="trajectories")
 app.add_typer(store.app, name="store")
 app.command("doctor")(doctor.doctor)

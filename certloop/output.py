@@ -159,6 +159,9 @@ class TableWriter:
             self._console.print(Text(printable(f"{result.file}  {result.status.value}: {why}"), style="bold red"))
         for number, document in enumerate(result.documents, start=1):
             self._console.print(self._table(result, number, document))
+        if result.documents and result.error is not None:
+            why = f"  {result.status.value}: {result.error['code']}: {result.error['message']}"
+            self._console.print(Text(printable(why), style="bold red"))
         for warning in result.warnings:
             self._console.print(Text(printable(f"  warning {warning.get('code')}: {warning.get('message')}"), style="yellow"))
 

@@ -1,22 +1,34 @@
-"""``certloop extract PATH...``: read files into a table, JSON Lines, CSV or XLSX."""
+"""``certloop extract PATH...``: read files into a table, JSON Lines, CSV or XLSX, and record them in a store."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from certloop.commands.store import actor, store_cipher
 from certloop.output import Format, open_writer, printable
 
 if TYPE_CHECKING:
     from certloop.extract import ExtractConfig
     from certloop.extract.result import Result
+    from certloop.settings import Settings
 
+Record = Callable[[Path | bytes, "Result"], "Result"]
 EXIT_ALL_READ, EXIT_SOME_FAILED, EXIT_NOTHING_READ = 0, 1, 3
+
+
+class Use(StrEnum):
+    """As ``agentrl.trajectory.Consent``, which loads with the store."""
+
+    NONE = "none"
+    TENANT = "tenant"
+    SHARED = "shared"
 
 
 def extract(
@@ -35,8 +47,18 @@ def extract(
         int | None, typer.Option(min=1, max=256, metavar="N", help="Worker processes (default: CERTLOOP_WORKERS or 1).")
     ] = None,
     recursive: Annotated[bool, typer.Option("--recursive", "-r", help="Descend into the folders of a folder.")] = False,
+    store: Annotated[
+        str | None, typer.Option("--store", metavar="URL", help="Record each document here (sqlite:///FILE or postgresql://...).")
+    ] = None,
+    tenant: Annotated[str | None, typer.Option("--tenant", metavar="T", help="Whose documents (default: default).")] = None,
+    consent: Annotated[
+        Use | None, typer.Option("--consent", help="What they may be used for in training (default: none).")
+    ] = None,
+    purpose: Annotated[str | None, typer.Option("--purpose", metavar="WORDS", help="What the consent was given for.")] = None,
 ) -> None:
     """Read certificates. Results come in input order; data goes to standard output, progress to standard error.
+
+    With --store each document's pages, steps and answer are recorded, and its JSON carries a trajectory_id.
 
     Exit codes: 0 every file was read, 1 some file failed or was read in part, 2 the command makes no sense, 3 nothing could be
     read.
@@ -58,11 +80,15 @@ def extract(
 
     statuses: Counter[str] = Counter()
     draw = _annotator(annotate, config)
-    with open_writer(output_format, output) as writer, _progress(len(sources.files)) as on_progress:
+    with ExitStack() as stack:
+        record = stack.enter_context(_recorder(store, settings, config, tenant, consent, purpose))
+        writer = stack.enter_context(open_writer(output_format, output))
+        on_progress = stack.enter_context(_progress(len(sources.files)))
         results = read_many(
             sources.files, config, workers=workers or settings.workers, doc_type=doc_type, on_progress=on_progress
         )
-        for source, result in zip(sources.files, results, strict=True):
+        for source, read in zip(sources.files, results, strict=True):
+            result = record(source, read)
             writer.write(result)
             draw(source, result)
             statuses[result.status.value] += 1
@@ -99,6 +125,37 @@ def _progress(total: int) -> Iterator[Callable[[int, int], None] | None]:
     with bar:
         task = bar.add_task("reading", total=total)
         yield lambda done, _total: bar.update(task, completed=done)
+
+
+@contextmanager
+def _recorder(
+    url: str | None, settings: Settings, config: ExtractConfig, tenant: str | None, consent: Use | None, purpose: str | None
+) -> Iterator[Record]:
+    """A function that records one result and returns it with its trajectory ids; without a store it changes nothing.
+
+    The store is opened before anything is read: a wrong address or key stops the command.
+    """
+    if url is None:
+        from certloop.errors import UsageError
+
+        if (tenant, consent, purpose) != (None, None, None):
+            raise UsageError("--tenant, --consent and --purpose say how documents are recorded: add --store URL")
+        yield lambda _source, result: result
+        return
+    from certloop.agentrl.store import Store
+    from certloop.agentrl.trajectory import Consent
+    from certloop.extract.ingest import Decoder
+    from certloop.recording import Recorder, Terms
+    from certloop.templates import load_types
+
+    terms = Terms(tenant or "default", Consent((consent or Use.NONE).value), purpose or "", actor())
+    with Store.open(url, settings.blob_url, cipher=store_cipher(settings)) as store:
+        store.for_tenant(terms.tenant)
+        decoder = Decoder()
+        try:
+            yield Recorder(store, terms, load_types(config.template_path), config.limits, decoder).record
+        finally:
+            decoder.close()
 
 
 def _annotator(folder: Path | None, config: ExtractConfig) -> Callable[[Path | bytes, Result], None]:

@@ -234,7 +234,7 @@ def _maker(
     def labelled(stored: StoredTrajectory) -> dict[str, Any] | None:
         t = stored.trajectory
         answer = exporters.approved_answer(t, stored.signals) or (t.final_json if unapproved else None)
-        if answer is None:
+        if answer is None or t.doc_type not in registry.types:  # a document of unknown type has no prompt
             return None
         prompt, pages = registry.get(t.doc_type).prompt, exporters.write_images(handle, t.image_sha256, folder)
         if rows is Rows.SWIFT:

@@ -92,3 +92,29 @@ def test_cells_that_a_spreadsheet_would_run_are_neutralised(scans: Path) -> None
     inside = [cell for sheet in book for row in sheet.iter_rows() for cell in row if cell.value is not None]
     assert any("1+1.jpg" in str(cell.value) for cell in inside)
     assert not any(cell.data_type == "f" or str(cell.value).startswith(("=", "+", "@")) for cell in inside)
+
+
+def test_what_was_read_is_on_record(scans: Path, id_number: str) -> None:
+    """extract --store, then the store's own commands: listed, shown without a value, whole, exported with consent."""
+    store = ["--store", "sqlite:///kept/store.db", "--tenant", "acme"]
+    terms = ["--consent", "tenant", "--purpose", "tests"]
+    done = run("extract", "good.jpg", "bad.jpg", "--format", "jsonl", *store, *terms, cwd=scans)
+    good, bad = rows(done)
+    assert (done.returncode, bad["error"]["code"]) == (1, "format_unsupported")
+    traj_id = good["documents"][0]["trajectory_id"]
+
+    listed = run("trajectories", "list", *store, cwd=scans).stdout.decode()
+    assert listed.split()[0] == traj_id
+    assert len(listed.splitlines()) == 1, "the file that could not be read left nothing"
+    shown = run("trajectories", "show", traj_id, *store, cwd=scans).stdout.decode()
+    assert "ocr" in shown
+    assert "公民身份号码" in shown
+    assert id_number not in shown
+    revealed = run("trajectories", "show", traj_id, "--reveal", *store, cwd=scans).stdout.decode()
+    assert id_number in revealed
+    assert run("store", "verify", *store[:2], cwd=scans).returncode == 0
+
+    exported = run("trajectories", "export", "--unapproved", *store, cwd=scans)
+    [row] = [json.loads(line) for line in exported.stdout.decode().splitlines()]
+    assert id_number in json.dumps(row, ensure_ascii=False)
+    assert (scans / row["images"][0]).is_file()

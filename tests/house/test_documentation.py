@@ -91,11 +91,22 @@ def error_codes() -> set[str]:
     return {*below(CertloopError), "worker_crashed"} - ERROR_BASES
 
 
+def test_the_tree_of_errors_is_drawn() -> None:
+    """Every class directly below the root stands in the docstring of ``agentrl/errors.py``."""
+    error_codes()  # imports every module
+    top = {c.__name__ for c in CertloopError.__subclasses__() if c.__module__.startswith("certloop.")}
+    drawn = set(re.findall(r"[├└]── (\w+)", sys.modules[CertloopError.__module__].__doc__ or ""))
+    assert drawn == top
+
+
 def test_every_error_code_is_in_the_readme() -> None:
     assert not {code for code in error_codes() if f"`{code}`" not in README}
 
 
-@pytest.mark.parametrize("document", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "templates/README.md"])
+DOCUMENTS = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "templates/README.md", "synth/README.md"]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
 def test_links_and_make_targets_exist(document: str) -> None:
     text = (ROOT / document).read_text(encoding="utf-8")
     for link in re.findall(r"\]\(([^)#]+)\)", text):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 NOT_ROOMS = {"certloop", "tests", "benchmarks", "scripts", "examples", "build", "dist", "out"}
-HEAVY = ("torch", "onnxruntime", "gradio", "cv2", "numpy", "PIL", "rapidocr", "transformers")
+HEAVY = ("torch", "onnxruntime", "gradio", "cv2", "numpy", "PIL", "rapidocr", "transformers", "sqlalchemy")
 
 
 def rooms(root: Path) -> list[str]:
@@ -18,7 +18,7 @@ def rooms(root: Path) -> list[str]:
 
 
 def test_every_room_has_its_link_in_the_front_door(root: Path) -> None:
-    assert {"agentrl", "extract", "templates", "validators"} <= set(rooms(root))
+    assert {"agentrl", "extract", "synth", "templates", "validators"} <= set(rooms(root))
     for room in rooms(root):
         link = root / "certloop" / room
         assert link.is_symlink(), f"add a link: ln -s ../{room} certloop/{room}"
@@ -56,6 +56,9 @@ def loaded_after(code: str) -> set[str]:
         "import certloop",
         "from certloop.cli import main; main(['--help'])",
         "from certloop.cli import main; main(['extract', '--help'])",
+        "from certloop.cli import main; main(['synth', '--help'])",
+        "from certloop.cli import main; main(['synth', 'make', '--help'])",
+        "from certloop.cli import main; main(['trajectories', '--help'])",
         "from certloop.cli import main; main(['validate', 'uscc', '91350100M000100Y43'])",
         "from certloop.cli import main; main(['types'])",
     ],

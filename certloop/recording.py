@@ -1,0 +1,128 @@
+"""From a result to the store: every document that was read leaves a trajectory with its pages, steps, answer and checks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from certloop import CertloopError, __version__
+
+if TYPE_CHECKING:
+    from certloop.agentrl.signals.schema import Signal
+    from certloop.agentrl.store import Store
+    from certloop.agentrl.trajectory import Consent
+    from certloop.extract.ingest import Decoder, IngestLimits, Page
+    from certloop.extract.result import Document, Result
+    from certloop.templates import Registry
+
+NAMING_KINDS = frozenset({"text", "uscc", "regno15", "id_number", "licence_no", "digits"})
+MIN_SUBJECT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Whose documents these are, and what they may be used for; ``actor`` stands in the audit trail."""
+
+    tenant: str
+    consent: Consent
+    purpose: str
+    actor: str
+
+
+class Recorder:
+    """Writes results into a store. Pages are stored as they were read (upright pixels as PNG, no camera or place data)."""
+
+    def __init__(self, store: Store, terms: Terms, registry: Registry, limits: IngestLimits, decoder: Decoder) -> None:
+        self._store, self._terms, self._registry = store, terms, registry
+        self._limits, self._decoder = limits, decoder
+
+    def record(self, source: Path | bytes, result: Result) -> Result:
+        """Store each document of ``result`` and return it with the trajectory ids.
+
+        What the store refuses is an error of this file alone: documents stay as they were read, the status becomes partial and
+        ``error`` says why; a document without ``trajectory_id`` was not stored.
+        """
+        from certloop.extract.ingest import ingest
+        from certloop.extract.result import FileStatus
+
+        if not result.documents:
+            return result
+        documents = list(result.documents)
+        try:
+            pages = {page.index: page for page in ingest(source, self._limits, decoder=self._decoder).pages}
+            for index, document in enumerate(documents):
+                documents[index] = replace(document, trajectory_id=self._store_document(document, pages))
+        except CertloopError as error:
+            return replace(result, documents=tuple(documents), status=FileStatus.PARTIAL, error=error.to_json())
+        return replace(result, documents=tuple(documents))
+
+    def _store_document(self, document: Document, pages: dict[int, Page]) -> str:
+        from certloop.agentrl.store import record_result
+        from certloop.agentrl.store.events import new_id
+        from certloop.agentrl.trajectory.bridge import Provenance
+
+        traj_id = new_id()
+        return record_result(
+            self._store,
+            provenance=Provenance(
+                self._terms.tenant,
+                self._terms.consent,
+                self._terms.purpose,
+                policy_version=document.release,
+                harness_version=__version__,
+                type_version=document.type_version,
+            ),
+            doc_type=document.doc_type,
+            final=answer_of(document),
+            steps=document.steps,
+            images=[png(pages[index]) for index in document.pages if index in pages],
+            actor=self._terms.actor,
+            subjects=subjects_of(document, self._registry),
+            signals=check_signals(document, traj_id),
+            traj_id=traj_id,
+        )
+
+
+def answer_of(document: Document) -> dict[str, str | None]:
+    """The answer as a model would write it to the type's prompt: printed values by label, null where the print cannot be read or
+    nothing stands, nothing for what the form does not have."""
+    from certloop.extract.result import FieldStatus
+
+    printed = (FieldStatus.READ, FieldStatus.BLANK, FieldStatus.UNREADABLE)
+    return {field.label: field.value for field in document.fields.values() if field.status in printed}
+
+
+def subjects_of(document: Document, registry: Registry) -> tuple[str, ...]:
+    """Names and numbers by which somebody may ask for erasure: every short value read, except dates, amounts and choices."""
+    doc_type = registry.types.get(document.doc_type)
+    if doc_type is None:
+        return ()
+    kinds = {spec.id: spec.kind.value for spec in doc_type.fields.values()}
+    values = (field.value for key, field in document.fields.items() if kinds.get(key) in NAMING_KINDS)
+    return tuple(dict.fromkeys(value for value in values if value is not None and len(value.strip()) >= MIN_SUBJECT))
+
+
+def check_signals(document: Document, traj_id: str) -> list[Signal]:
+    """One signal per field that fails a hard rule. It counts for nothing until a second look or an auditor agrees: the paper
+    itself may be misprinted. The hint names the rule only."""
+    from certloop.agentrl.signals.emit import Origin, validator_signals
+    from certloop.agentrl.store.events import now
+
+    origin = Origin(traj_id, f"validators {__version__}", now())
+    signals: list[Signal] = []
+    for field in document.fields.values():
+        rules = [v.rule for v in field.validations if v.failed and v.severity.value == "hard"]
+        signals += validator_signals(origin, field.label, field.value, hard_fail=bool(rules), message=", ".join(rules))
+    return signals
+
+
+def png(page: Page) -> bytes:
+    """The page's pixels, exactly; fast rather than small."""
+    import io
+
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    Image.fromarray(page.image).save(buffer, "PNG", compress_level=1)
+    return buffer.getvalue()
