@@ -51,7 +51,8 @@ def reread(
         for again, least in candidates:
             if len(again.text) < least * len(line.text) - 1:
                 continue
-            if again.score > best.score + BETTER or (inked and least < 0.5 and again.score > SURE_WITHOUT_INK):
+            lost = PER_CHARACTER * max(0, len(best.text) - len(again.text)) * (least > 0.5)
+            if again.score > best.score + BETTER + lost or (inked and least < 0.5 and again.score > SURE_WITHOUT_INK):
                 best = again
         if best is not line:
             result[index], changed = _on_quad(best, line.quad), True
