@@ -73,7 +73,9 @@ def make_draft(glyphs: Sequence[Glyph], spec: FieldSpec, *, label: Label | None,
         return None
     if spec.kind in (FieldKind.DATE, FieldKind.DATE_RANGE):
         kept = _round_zeros(kept)
-    return Draft(spec.id, join(kept), kept, label, source, is_masked_text("".join(g.key for g in kept)), keys, quad_of(kept))
+    value = "".join(g.key for g in kept)
+    masked = is_masked_text(value) and not is_filler(value, spec.kind)
+    return Draft(spec.id, join(kept), kept, label, source, masked, keys, quad_of(kept))
 
 
 def _round_zeros(glyphs: tuple[Glyph, ...]) -> tuple[Glyph, ...]:
@@ -150,11 +152,14 @@ def _range_cut(keys: str, start: int, end: int) -> tuple[int, int]:
 
 
 def is_masked_text(keys: str) -> bool:
-    """A value whose characters were replaced: XXXX, 9143****, ■■■. A value of nothing but stars is printed so (none)."""
-    if re.fullmatch(r"[*＊]+", keys):
-        return False
+    """A value whose characters were replaced: XXXX, 9143****, ■■■."""
     hidden = sum(c in _MASK for c in keys)
     return bool(re.search(r"[X×x]{4}|[*＊■□●█#]{3}", keys)) and hidden >= 0.3 * len(keys)
+
+
+def is_filler(keys: str, kind: FieldKind) -> bool:
+    """*** in a field of text is printed so: the firm has no warehouse. In a number it hides one."""
+    return kind in (FieldKind.TEXT, FieldKind.LONG_TEXT) and bool(re.fullmatch(r"[*＊]+", keys))
 
 
 def join(glyphs: Sequence[Glyph]) -> str:
