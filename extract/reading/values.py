@@ -86,7 +86,8 @@ def spans_of(rows: Sequence[Row], labels: Sequence[Label]) -> list[Span]:
 
 def _breaks(row: Row, at: int) -> bool:
     ratio = row.glyphs[at].em / row.glyphs[at - 1].em
-    return row.gaps[at] > _SPLIT_GAP or ratio > 1.6 or ratio < 1 / 1.6
+    limit = 1.6 if row.glyphs[at].line == row.glyphs[at - 1].line else 1.4
+    return row.gaps[at] > _SPLIT_GAP or ratio > limit or ratio < 1 / limit
 
 
 def assign(rows: Sequence[Row], labels: Sequence[Label], fields: Mapping[str, FieldSpec]) -> list[Cell]:
@@ -123,6 +124,8 @@ def _take_right(cell: Cell, labels: Sequence[Label], spans: Sequence[Span], fiel
         if gap > _allowed_gap(label, line, span, kind, labels):
             break
         if not line and _foreign_size(label, span):
+            break
+        if line and kind not in (FieldKind.DATE, FieldKind.DATE_RANGE) and not 0.72 < span.em / line[0].em < 1.39:
             break
         line.append(span)
     for span in line:
