@@ -200,7 +200,12 @@ def crop(image: Image, quad: Quad) -> Image:
 
 
 def _ordered(quad: Quad) -> Quad:
-    """Turn a tall detection (height >= 1.5 width) so that its long side is the text's direction, read from the bottom up."""
-    width = np.linalg.norm(quad[0] - quad[1])
-    height = np.linalg.norm(quad[0] - quad[3])
-    return np.roll(quad, -1, axis=0) if height >= 1.5 * width else quad
+    """Order a detection so that its long side is the text's direction: left to right, or top to bottom for a standing line (height
+    at least 1.5 times width), however tilted. Whether text really runs that way is decided for the whole page."""
+    width, height = np.linalg.norm(quad[0] - quad[1]), np.linalg.norm(quad[0] - quad[3])
+    standing = height >= 1.5 * width
+    if standing:
+        quad = np.roll(quad, -1, axis=0)
+    dx, dy = quad[1] - quad[0]
+    backwards = dy < 0 if abs(dy) > abs(dx) else dx < 0
+    return np.roll(quad, 2, axis=0) if backwards else quad
