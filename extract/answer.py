@@ -15,7 +15,7 @@ from certloop.extract.ingest import Page
 from certloop.extract.marks.qr import codes_in_payload
 from certloop.extract.result import Document, FieldResult, FieldStatus, Polygon, QrCode, Seal
 from certloop.extract.surroundings import Surroundings
-from certloop.templates import FieldSpec
+from certloop.templates import DocumentType, FieldSpec
 from certloop.validators import check_document, normalise, validate
 
 
@@ -53,8 +53,15 @@ def _answer(page: Page, reading: DocumentReading, around: Surroundings, index: i
         seals=seals,
         qr=tuple(_to_user_qr(q, page, _agrees(q, values)) for q in codes),
         validations=verdicts,
+        missing=missing_fields(doc_type, fields),
         steps=_steps(reading),
     )
+
+
+def missing_fields(doc_type: DocumentType, fields: Mapping[str, FieldResult]) -> tuple[str, ...]:
+    """Required fields without a value; of a group of which one is enough, the first, when all are without."""
+    groups = [(name,) for name in doc_type.required] + list(doc_type.one_of)
+    return tuple(group[0] for group in groups if all(fields[name].value is None for name in group))
 
 
 def _field(spec: FieldSpec, reading: DocumentReading, page: Page) -> FieldResult:

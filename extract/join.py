@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from certloop.extract.answer import missing_fields
 from certloop.extract.result import Document, FieldResult, FieldStatus
 from certloop.templates import DocumentType, Registry
 from certloop.validators import check_document
@@ -60,4 +61,4 @@ def _mark_missing(document: Document, registry: Registry) -> Document:
         part = doc_type.fields[key].part
         missing = part is not None and part not in shown and value.status is FieldStatus.ABSENT
         fields[key] = replace(value, status=FieldStatus.MISSING_PAGE) if missing else value
-    return replace(document, fields=fields)
+    return replace(document, fields=fields, missing=missing_fields(doc_type, fields))

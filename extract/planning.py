@@ -113,7 +113,7 @@ def _failing(doc_type: DocumentType, layout: LayoutReading) -> Iterator[Action]:
         ):
             continue
         if hard_failure(spec, draft.text) or (spec.kind in _CODES and len(draft.text) not in (15, 18)):
-            region = _around(draft.glyphs, 2.5, 1.0)
+            region = _around(draft.glyphs, 2.5 + 0.6 * max(0, 18 - len(draft.text)), 1.0)  # a cut number goes on behind its box
             em = draft.glyphs[0].em
             yield Action(
                 "zoom",

@@ -103,7 +103,10 @@ class QrCode:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One certificate found in a file. ``doc_type`` is a template id or ``"unknown"``."""
+    """One certificate found in a file. ``doc_type`` is a template id or ``"unknown"``.
+
+    ``missing`` are the required fields for which no value was read, whatever the reason: a person should look at them.
+    """
 
     doc_type: str
     type_confidence: float
@@ -120,6 +123,7 @@ class Document:
     validations: tuple[Verdict, ...] = ()
     release: str = "embedded"
     trajectory_id: str | None = None
+    missing: tuple[str, ...] = ()
     steps: tuple[Mapping[str, Any], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -133,6 +137,7 @@ class Document:
             "box": polygon_to_json(self.box),
             "rotation": round(self.rotation, 2),
             "fields": {k: v.to_json() for k, v in self.fields.items()},
+            "missing": list(self.missing),
             "validations": [v.to_json() for v in self.validations],
             "quality": {k: round(v, 4) for k, v in self.quality.items()},
             "seals": [s.to_json() for s in self.seals],

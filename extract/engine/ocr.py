@@ -200,8 +200,11 @@ def crop(image: Image, quad: Quad) -> Image:
 
 
 def _ordered(quad: Quad) -> Quad:
-    """Order a detection so that its long side is the text's direction: left to right, or top to bottom for a standing line (height
-    at least 1.5 times width), however tilted. Whether text really runs that way is decided for the whole page."""
+    """Order a detection so that its long side is the text's direction, however it is tilted.
+
+    Lines lie left to right; those at least 1.5 times as high as wide stand, top to bottom. Whether text really runs that way is
+    decided for the whole page.
+    """
     width, height = np.linalg.norm(quad[0] - quad[1]), np.linalg.norm(quad[0] - quad[3])
     standing = height >= 1.5 * width
     if standing:

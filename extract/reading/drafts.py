@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from certloop.extract.reading.glyphs import Glyph
 from certloop.extract.reading.labels import Label
 from certloop.extract.reading.values import Cell
-from certloop.templates import FieldKind, FieldSpec
+from certloop.templates import FieldKind, FieldSpec, squash
 
 NUM = "0-9〇○零OoQ一二三四五六七八九十廿"
 _CN, _CN_TEN = "[0〇○零OoQ一二三四五六七八九]", "[0〇○零OoQ一二三四五六七八九十廿]"
@@ -29,6 +29,7 @@ _OPEN = re.compile(r"长期|永久|无固定期限|不约定期限")
 _RANGE = re.compile(rf"(?:[{NUM}年月日至到止自起长期永久无固定不约限\-./:~—,]|经营)+")
 _WHOLE_RANGE = re.compile(rf"自?(?:{DATE_PATTERN})[起,]*[至到\-~—]*(?:{DATE_PATTERN}|长期|永久)止?")
 _SIGN_MARK = re.compile(r"\((?:盖章|公章|签字|签名|签章|签字或盖章|章)\)")
+_CODES = (FieldKind.USCC, FieldKind.REGNO15, FieldKind.ID_NUMBER)
 _MASK = "X×x*＊■□●○█#"
 
 
@@ -61,7 +62,20 @@ class Draft:
 def draft_of(cell: Cell, spec: FieldSpec) -> Draft | None:
     """Assemble and clean the value of one cell; None when nothing of it is a value."""
     glyphs = [g for line in cell.lines for span in line for g in span.glyphs]
+    glyphs = _behind_bracket(glyphs, cell.label, spec)
     return make_draft(glyphs, spec, label=cell.label, source="below" if cell.below else "label")
+
+
+def _behind_bracket(glyphs: list[Glyph], label: Label, spec: FieldSpec) -> list[Glyph]:
+    """法定代表人(单位负责人) 王小明 where the bracket was not read well enough to be the label's: it is no part of the value.
+
+    A bracket that never closes has lost more than itself: then nothing of the line is believed.
+    """
+    bracketed = any(squash(name).startswith((label.text + "(", label.text + "（")) for name in spec.labels)
+    if not bracketed or not glyphs or glyphs[0].key != "(":
+        return glyphs
+    closing = next((i for i, g in enumerate(glyphs[:12]) if g.key == ")"), None)
+    return [] if closing is None else glyphs[closing + 1 :]
 
 
 def make_draft(glyphs: Sequence[Glyph], spec: FieldSpec, *, label: Label | None, source: str) -> Draft | None:
@@ -73,6 +87,8 @@ def make_draft(glyphs: Sequence[Glyph], spec: FieldSpec, *, label: Label | None,
         return None
     if spec.kind in (FieldKind.DATE, FieldKind.DATE_RANGE):
         kept = _round_zeros(kept)
+    if spec.kind in _CODES:
+        kept = tuple(g for g in kept if g.key not in ".·,'")  # specks between the characters of a number
     value = "".join(g.key for g in kept)
     masked = is_masked_text(value) and not is_filler(value, spec.kind)
     return Draft(spec.id, join(kept), kept, label, source, masked, keys, quad_of(kept))
@@ -94,8 +110,8 @@ def cut(keys: str, spec: FieldSpec) -> tuple[int, int]:
         found = spec.value_pattern.search(keys)
         if found:
             return found.span()
-    if kind in (FieldKind.USCC, FieldKind.REGNO15, FieldKind.ID_NUMBER):
-        return _longest(re.finditer(r"[0-9A-Za-z*×]+(?:-[0-9A-Za-z])?(?![0-9A-Za-z])", keys), minimum=6)
+    if kind in _CODES:
+        return _longest(re.finditer(r"[0-9A-Za-z*×]+(?:[.·,'][0-9A-Za-z*×]+)?(?:-[0-9A-Za-z])?(?![0-9A-Za-z])", keys), minimum=6)
     if kind is FieldKind.DIGITS:
         return _longest(re.finditer(r"[0-9*×][0-9\- ()*×]*[0-9*×)]|[0-9]", keys), minimum=1)
     if kind is FieldKind.DATE:
