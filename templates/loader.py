@@ -85,88 +85,129 @@ def read_type(folder: Path, *, source: str = "user") -> DocumentType:
     """Read and check one folder. Raises TemplateError."""
     path = folder / "type.toml"
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        data = tomllib.loads(_read(path))
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise TemplateError(f"{path}: {error}") from error
     _check_keys(path, "type", data, _TYPE_KEYS)
     if data.get("id") != folder.name or not _ID.fullmatch(folder.name):
         raise TemplateError(f"{path}: id must equal the folder's name {folder.name!r} and match {_ID.pattern}")
-    fields = [_field(path, entry) for entry in _list(path, data, "fields")]
+    fields = [_field(path, number, entry) for number, entry in enumerate(_list(path, "type", data, "fields", needed=True), 1)]
     ids = [f.id for f in fields]
     if len(set(ids)) != len(ids):
         raise TemplateError(f"{path}: a field id stands twice")
-    one_of = tuple(tuple(group) for group in data.get("one_of", ()))
+    groups = [{"one_of": group} for group in _list(path, "type", data, "one_of")]
+    one_of = tuple(_texts(path, "type", group, "one_of", needed=True) for group in groups)
     if missing := {i for group in one_of for i in group} - set(ids):
         raise TemplateError(f"{path}: one_of names unknown fields {sorted(missing)}")
+    if not isinstance(version := data.get("version"), str | int | float) or not str(version):
+        raise TemplateError(f"{path}: 'version' must be a text or a number")
     prompt = folder / "prompt.txt"
     return DocumentType(
         id=data["id"],
-        version=str(_need(path, data, "version")),
-        title=_need(path, data, "title"),
-        title_en=_need(path, data, "title_en"),
-        titles=tuple(_list(path, data, "titles")),
-        not_titles=tuple(data.get("not_titles", ())),
+        version=str(version),
+        title=_text(path, "type", data, "title"),
+        title_en=_text(path, "type", data, "title_en"),
+        titles=_texts(path, "type", data, "titles", needed=True),
+        not_titles=_texts(path, "type", data, "not_titles"),
         fields={f.id: f for f in fields},
         one_of=one_of,
-        stop_labels=tuple(data.get("stop_labels", ())),
-        titled=bool(data.get("titled", True)),
-        form=bool(data.get("form", True)),
-        meta={str(k): str(v) for k, v in data.get("meta", {}).items()},
-        prompt=prompt.read_text(encoding="utf-8") if prompt.exists() else "",
+        stop_labels=_texts(path, "type", data, "stop_labels"),
+        titled=_flag(path, "type", data, "titled", default=True),
+        form=_flag(path, "type", data, "form", default=True),
+        meta=_meta(path, data),
+        prompt=_read(prompt) if prompt.exists() else "",
         source=source,
     )
 
 
-def _field(path: Path, entry: dict[str, Any]) -> FieldSpec:
-    name = entry.get("id", "?")
-    _check_keys(path, f"field {name}", entry, _FIELD_KEYS)
-    try:
-        kind = FieldKind(_need(path, entry, "kind"))
-    except ValueError:
-        raise TemplateError(f"{path}: field {name}: unknown kind {entry['kind']!r}; one of {', '.join(FieldKind)}") from None
+def _field(path: Path, number: int, entry: Any) -> FieldSpec:
+    if not isinstance(entry, dict):
+        raise TemplateError(f"{path}: field number {number} must be a table; write [[fields]] above its entries")
+    name = _text(path, f"field number {number}", entry, "id")
+    where = f"field {name}"
+    _check_keys(path, where, entry, _FIELD_KEYS)
+    kind = _text(path, where, entry, "kind")
+    if kind not in list(FieldKind):
+        raise TemplateError(f"{path}: {where}: unknown kind {kind!r}; one of {', '.join(FieldKind)}")
     placement = entry.get("placement", "right")
     if placement not in _PLACEMENTS:
-        raise TemplateError(f"{path}: field {name}: placement must be one of {', '.join(_PLACEMENTS)}")
+        raise TemplateError(f"{path}: {where}: placement must be one of {', '.join(_PLACEMENTS)}")
+
+    def maybe(key: str) -> str | None:
+        return _text(path, where, entry, key) if key in entry else None
+
+    pattern = maybe("value_pattern")
     return FieldSpec(
-        id=_need(path, entry, "id"),
-        label=_need(path, entry, "label"),
-        kind=kind,
-        required=bool(entry.get("required", False)),
-        aliases=tuple(entry.get("aliases", ())),
-        validators=tuple(entry.get("validators", ())),
-        values=tuple(entry.get("values", ())),
-        unlabelled=bool(entry.get("unlabelled", False)),
+        id=name,
+        label=_text(path, where, entry, "label"),
+        kind=FieldKind(kind),
+        required=_flag(path, where, entry, "required", default=False),
+        aliases=_texts(path, where, entry, "aliases"),
+        validators=_texts(path, where, entry, "validators"),
+        values=_texts(path, where, entry, "values"),
+        unlabelled=_flag(path, where, entry, "unlabelled", default=False),
         placement=placement,
-        sentences=tuple(SentenceRule(_regex(path, name, p, group="value")) for p in entry.get("sentences", ())),
-        value_pattern=_regex(path, name, entry["value_pattern"]) if "value_pattern" in entry else None,
-        part=entry.get("part"),
-        mark=entry.get("mark"),
-        range_of=entry.get("range_of"),
-        range_part=entry.get("range_part", "end"),
+        sentences=tuple(SentenceRule(_regex(path, where, p, group="value")) for p in _texts(path, where, entry, "sentences")),
+        value_pattern=None if pattern is None else _regex(path, where, pattern),
+        part=maybe("part"),
+        mark=maybe("mark"),
+        range_of=maybe("range_of"),
+        range_part=maybe("range_part") or "end",
     )
 
 
-def _regex(path: Path, name: str, pattern: str, group: str | None = None) -> re.Pattern[str]:
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise TemplateError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise TemplateError(f"{path}: not UTF-8 (byte {error.start}); save it as UTF-8") from error
+
+
+def _regex(path: Path, where: str, pattern: str, group: str | None = None) -> re.Pattern[str]:
     try:
         compiled = re.compile(pattern)
-    except re.error as error:
-        raise TemplateError(f"{path}: field {name}: bad pattern {pattern!r}: {error}") from error
+    except (re.error, OverflowError, RecursionError) as error:
+        raise TemplateError(f"{path}: {where}: bad pattern {pattern!r}: {error}") from error
     if group and group not in compiled.groupindex:
-        raise TemplateError(f"{path}: field {name}: pattern {pattern!r} needs a group named {group!r}")
+        raise TemplateError(f"{path}: {where}: pattern {pattern!r} needs a group named {group!r}")
     return compiled
 
 
-def _need(path: Path, data: dict[str, Any], key: str) -> Any:
-    if not data.get(key):
-        raise TemplateError(f"{path}: {key!r} is missing or empty")
-    return data[key]
-
-
-def _list(path: Path, data: dict[str, Any], key: str) -> list[Any]:
-    value = _need(path, data, key)
-    if not isinstance(value, list):
-        raise TemplateError(f"{path}: {key!r} must be a list")
+def _text(path: Path, where: str, data: dict[str, Any], key: str) -> str:
+    if not isinstance(value := data.get(key), str) or not value:
+        raise TemplateError(f"{path}: {where}: {key!r} is missing or no text")
     return value
+
+
+def _texts(path: Path, where: str, data: dict[str, Any], key: str, *, needed: bool = False) -> tuple[str, ...]:
+    values = _list(path, where, data, key, needed=needed)
+    if not all(isinstance(value, str) and value for value in values):
+        raise TemplateError(f"{path}: {where}: {key!r} must be a list of texts that are not empty")
+    return tuple(values)
+
+
+def _list(path: Path, where: str, data: dict[str, Any], key: str, *, needed: bool = False) -> list[Any]:
+    value = data.get(key, [])
+    if not isinstance(value, list):
+        raise TemplateError(f"{path}: {where}: {key!r} must be a list")
+    if needed and not value:
+        raise TemplateError(f"{path}: {where}: {key!r} is missing or empty")
+    return value
+
+
+def _flag(path: Path, where: str, data: dict[str, Any], key: str, *, default: bool) -> bool:
+    if not isinstance(value := data.get(key, default), bool):
+        raise TemplateError(f"{path}: {where}: {key!r} must be true or false")
+    return value
+
+
+def _meta(path: Path, data: dict[str, Any]) -> dict[str, str]:
+    meta = data.get("meta", {})
+    if not isinstance(meta, dict) or any(isinstance(value, dict | list) for value in meta.values()):
+        raise TemplateError(f"{path}: type: 'meta' must be a table of plain values")
+    return {key: str(value) for key, value in meta.items()}
 
 
 def _check_keys(path: Path, where: str, data: dict[str, Any], allowed: set[str]) -> None:

@@ -181,6 +181,26 @@ def test_patterns_find_no_catastrophe(doc_type: DocumentType) -> None:
             pattern.search(text)
 
 
+SAMPLE_FIELDS = """[[fields]]
+id = "code"
+label = "代码"
+kind = "uscc"
+
+[[fields]]
+id = "name"
+label = "名称"
+kind = "text"
+"""
+SAMPLE = (
+    """id = "sample_permit"
+version = "1"
+title = "示例证"
+title_en = "Sample"
+titles = ["示例证"]
+
+"""
+    + SAMPLE_FIELDS
+)
 BROKEN = {
     "no title": ('title = "示例证"', "", "title"),
     "unknown key of the type": ('version = "1"', 'version = "1"\ncolour = "red"', "colour"),
@@ -193,23 +213,22 @@ BROKEN = {
     "one_of names no field": ('title_en = "Sample"', 'title_en = "Sample"\none_of = [["code", "number"]]', "number"),
     "bad placement": ('kind = "uscc"', 'kind = "uscc"\nplacement = "left"', "placement"),
     "not TOML": ('kind = "uscc"', "kind = uscc", "type.toml"),
+    "fields are numbers": (SAMPLE_FIELDS, "fields = [1, 2]", "field number 1"),
+    "fields are none": (SAMPLE_FIELDS, "fields = []", "'fields' is missing or empty"),
+    "field id is a number": ('id = "code"', "id = 3", "field number 1: 'id'"),
+    "label is a list": ('label = "代码"', 'label = ["代码"]', "field code: 'label'"),
+    "kind is a list": ('kind = "uscc"', 'kind = ["uscc"]', "field code: 'kind'"),
+    "aliases is a number": ('kind = "uscc"', 'kind = "uscc"\naliases = 5', "field code: 'aliases' must be a list"),
+    "aliases are numbers": ('kind = "uscc"', 'kind = "uscc"\naliases = [1]', "field code: 'aliases' must be a list of texts"),
+    "validators is a text": ('kind = "uscc"', 'kind = "uscc"\nvalidators = "uscc"', "field code: 'validators'"),
+    "required is a text": ('kind = "uscc"', 'kind = "uscc"\nrequired = "no"', "field code: 'required' must be true or false"),
+    "pattern is a number": ('kind = "uscc"', 'kind = "uscc"\nvalue_pattern = 5', "field code: 'value_pattern'"),
+    "one_of is a number": ('title_en = "Sample"', 'title_en = "Sample"\none_of = 5', "'one_of' must be a list"),
+    "one_of holds a number": ('title_en = "Sample"', 'title_en = "Sample"\none_of = [5]', "'one_of' must be a list"),
+    "meta is a number": ('title_en = "Sample"', 'title_en = "Sample"\nmeta = 5', "'meta' must be a table"),
+    "version is a list": ('version = "1"', "version = [1]", "'version'"),
+    "titles hold a number": ('titles = ["示例证"]', "titles = [1]", "'titles'"),
 }
-SAMPLE = """id = "sample_permit"
-version = "1"
-title = "示例证"
-title_en = "Sample"
-titles = ["示例证"]
-
-[[fields]]
-id = "code"
-label = "代码"
-kind = "uscc"
-
-[[fields]]
-id = "name"
-label = "名称"
-kind = "text"
-"""
 
 
 def write_type(folder: Path, text: str) -> Path:
@@ -232,6 +251,12 @@ def test_a_broken_folder_is_refused_by_name(tmp_path: Path, what: str) -> None:
         load_types([write_type(tmp_path, SAMPLE.replace(old, new))])
     assert str(tmp_path / "sample_permit" / "type.toml") in str(caught.value)
     assert caught.value.code == "template_invalid"
+
+
+def test_a_prompt_that_is_not_utf8_is_refused_by_name(tmp_path: Path) -> None:
+    (write_type(tmp_path, SAMPLE) / "sample_permit" / "prompt.txt").write_bytes("字段".encode("gb18030"))
+    with pytest.raises(TemplateError, match=r"prompt\.txt: not UTF-8"):
+        load_types([tmp_path])
 
 
 def test_a_later_folder_replaces_an_earlier_type(tmp_path: Path) -> None:
