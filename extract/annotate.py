@@ -6,7 +6,7 @@ confidence and what the validators said, in the box's colour.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import as_file, files
@@ -48,9 +48,10 @@ class _Row:
     heading: bool = False
 
 
-def annotate(result: Result, pages: Sequence[Page]) -> list[Image.Image]:
-    """One RGB picture per page of ``pages``: the page on the left, its fields on the right. Boxes are those of ``result``."""
-    return [_draw(page, list(_rows(result, page.index, first=page is pages[0]))) for page in pages]
+def annotate(result: Result, pages: Sequence[Page], titles: Mapping[str, str] | None = None) -> list[Image.Image]:
+    """One RGB picture per page of ``pages``: the page on the left, its fields on the right. Boxes are those of ``result``;
+    ``titles`` names document types by id, for documents without a printed title."""
+    return [_draw(page, list(_rows(result, page.index, titles or {}, first=page is pages[0]))) for page in pages]
 
 
 def color_of(field: FieldResult) -> Color:
@@ -63,18 +64,23 @@ def color_of(field: FieldResult) -> Color:
     return AMBER if doubtful else GREEN
 
 
-def _rows(result: Result, page: int, *, first: bool) -> Iterator[_Row]:
+def _rows(result: Result, page: int, titles: Mapping[str, str], *, first: bool) -> Iterator[_Row]:
     if result.error is not None:
         yield _Row(f"{result.error['code']}: {result.error['message']}", RED)
     numbers = iter(range(1, 10_000))
     for order, document in enumerate(result.documents, start=1):
         if page not in document.pages:
             continue
-        title = document.title or document.doc_type
+        title = document.title or titles.get(document.doc_type, document.doc_type)
+        if document.doc_type == "unknown":
+            title = "no known certificate type"
         yield _Row(
             f"{order}. {title}  [{document.doc_type} {document.type_confidence:.2f}]", INK, heading=True, polygon=document.box
         )
         yield from _field_rows(document, page, numbers, first=first)
+        if document.missing and page == document.pages[0]:
+            labels = [document.fields[name].label if name in document.fields else name for name in document.missing]
+            yield _Row(f"missing: {', '.join(labels)}", AMBER)
         for verdict in document.validations:
             if verdict.failed:
                 yield _Row(f"× {verdict.message_zh}", RED if verdict.severity.value == "hard" else AMBER)

@@ -202,7 +202,12 @@ class _Worker:
         self.pipe, theirs = context.Pipe()
         # Not a daemon: ingest decodes in a child process of its own, which daemons may not have. The pipe's end stops the worker.
         self.process: SpawnProcess = context.Process(target=_serve, args=(theirs, config, open_reader))
-        self.process.start()
+        # A Ctrl-C while the worker still imports would print its traceback: it is born with SIGINT blocked, then ignores it.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            self.process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         theirs.close()
         self.job: _Job | None = None
         self.started = False

@@ -26,6 +26,6 @@ def confidence_of(draft: Draft, verdicts: Sequence[Verdict], spec: FieldSpec) ->
         return min(sure, 0.5)
     if any(v.outcome is Outcome.FAIL for v in verdicts):
         return min(sure, 0.8)
-    if hard:
+    if hard and sure > 0.9:
         return max(sure, 0.97)
     return max(0.0, min(1.0, sure))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -146,8 +147,7 @@ class OcrEngine:
         return _run(self._classifier, batch)[:, 1]
 
     def _session(self, model: str) -> Any:
-        import onnxruntime
-
+        onnxruntime = quiet_onnxruntime()
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = self.config.threads
         options.log_severity_level = 4
@@ -171,6 +171,18 @@ class OcrEngine:
     def _alphabet(self) -> list[str]:
         symbols = self._recogniser.get_modelmeta().custom_metadata_map["character"].splitlines()
         return ["", *symbols, " "]
+
+
+def quiet_onnxruntime() -> Any:
+    """Import onnxruntime with its telemetry off: by default it keeps an event queue in the home folder and reports it.
+
+    The variable counts only when it is set before the first import.
+    """
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+    import onnxruntime
+
+    onnxruntime.disable_telemetry_events()
+    return onnxruntime
 
 
 def model_path(name: str) -> Path:

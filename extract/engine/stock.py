@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certloop.extract.engine.lines import TextLine
-from certloop.extract.engine.ocr import OcrEngine
+from certloop.extract.engine.ocr import OcrEngine, quiet_onnxruntime
 
 
 class StockOcrEngine(OcrEngine):
@@ -45,6 +45,7 @@ class StockOcrEngine(OcrEngine):
 
     @cached_property
     def _rapidocr(self) -> Any:
+        quiet_onnxruntime()
         from rapidocr import RapidOCR
 
         return RapidOCR(params={"Global.log_level": "critical"})

@@ -127,7 +127,7 @@ def cut(keys: str, spec: FieldSpec) -> tuple[int, int]:
 
 
 def _trim(keys: str, start: int, end: int) -> tuple[int, int]:
-    while start < end and keys[start] in ":;,.、-_|·'\"`~^丨/\\":
+    while start < end and keys[start] in ":;,.、_|·'\"`~^丨/\\":
         start += 1
     while end > start and keys[end - 1] in ":;,、_|·'`^丨\\":
         end -= 1
@@ -184,7 +184,8 @@ def join(glyphs: Sequence[Glyph]) -> str:
     for before, glyph in zip((None, *glyphs), glyphs, strict=False):
         if before is not None and before.y - 0.7 * before.em < glyph.y < before.y + 0.7 * before.em:
             gap = (glyph.left - before.right) / min(before.em, glyph.em)
-            if gap > (0.9 if before.char.isascii() and glyph.char.isascii() else 1.2):
+            latin = before.char.isascii() and glyph.char.isascii()
+            if gap > (0.9 if latin else 1.2) or (latin and glyph.spaced):
                 out.append(" ")
         out.append(glyph.char)
     return "".join(out)

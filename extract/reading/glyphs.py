@@ -21,7 +21,8 @@ _NARROW = 0.55  # advance of an ASCII character in em
 
 @dataclass(frozen=True, slots=True)
 class Glyph:
-    """One character: ``char`` as read, ``key`` its comparison form, centre and em size in pixels, index of its OCR line."""
+    """One character: ``char`` as read, ``key`` its comparison form, centre and em size in pixels, index of its OCR line;
+    ``spaced`` when the recogniser read a space before it."""
 
     char: str
     key: str
@@ -30,6 +31,7 @@ class Glyph:
     em: float
     score: float
     line: int
+    spaced: bool = False
 
     @property
     def advance(self) -> float:
@@ -104,11 +106,13 @@ def _glyphs(line: TextLine, index: int) -> list[Glyph]:
     end = (line.quad[1] + line.quad[2]) / 2
     em = max(1.0, line.thickness * LINE_TO_EM)
     glyphs = []
+    spaced = False
     for char, place, score in zip(line.text, line.char_x, line.char_scores, strict=True):
         x, y = start + (end - start) * place
         for key in key_of(char):
-            glyphs.append(Glyph(char, key, float(x), float(y), em, score, index))
+            glyphs.append(Glyph(char, key, float(x), float(y), em, score, index, spaced))
             break
+        spaced = char.isspace()
     return glyphs
 
 

@@ -81,7 +81,13 @@ def find_labels(
     candidates = [c for index, row in enumerate(rows) for c in _candidates(index, row, by_char)]
     usual = sorted(row.glyphs[0].em for row in rows)[len(rows) // 2] if rows else 0.0
     candidates = [c for c in candidates if (c.em < 1.8 * usual or c.colon) and (allowed is None or allowed(c))]
-    supported = [replace(c, score=c.score + _support(c, candidates)) for c in candidates]
+    values = _value_places(candidates, rows)
+    supported = []
+    for candidate in candidates:
+        support = _support(candidate, candidates)
+        if candidate.glued and not support and _stands_as_value(candidate, values):
+            continue  # a value that begins with a label's words
+        supported.append(replace(candidate, score=candidate.score + support))
     chosen = _choose(supported, rows)
     chosen += _remnants(rows, doc_type, chosen)
     chosen += _half_lost(rows, doc_type, chosen)
@@ -103,7 +109,7 @@ def _candidates(index: int, row: Row, by_char: Mapping[str, Sequence[LabelForm]]
 
 def _starts_here(row: Row, keys: str, at: int) -> bool:
     """Whether something new begins at this glyph: white space, a colon, or another detected line before it."""
-    if at == 0 or row.gaps[at] >= _BOUNDARY or keys[at - 1] in ":;|":
+    if at == 0 or row.gaps[at] >= _BOUNDARY or keys[at - 1] in ":|":
         return True
     if row.glyphs[at].line != row.glyphs[at - 1].line and row.gaps[at] > -0.5:
         return True
@@ -231,9 +237,28 @@ def _label(index: int, row: Row, start: int, end: int, stop: int, score: float, 
         y=sum(g.y for g in glyphs) / len(glyphs),
         em=sorted(g.em for g in glyphs)[len(glyphs) // 2],
         colon=stop > end,
-        glued=stop == end and stop < len(row.glyphs) and row.gaps[stop] < _BOUNDARY and not _number_follows(form, row.text, stop),
-        exact="".join(g.key for g in glyphs) == form.keys,
+        glued=_runs_on(row, start, end, stop, form),
     )
+
+
+def _value_places(candidates: Sequence[Label], rows: Sequence[Row]) -> list[tuple[int, int, float]]:
+    """(row, glyph, left edge) of what follows each label that is clearly one: the places where values begin."""
+    clear = [c for c in candidates if c.exact and not c.glued and c.field != STOP and c.end < len(rows[c.row].glyphs)]
+    return [(c.row, c.end, rows[c.row].glyphs[c.end].left) for c in clear]
+
+
+def _stands_as_value(label: Label, values: Sequence[tuple[int, int, float]]) -> bool:
+    """Whether a label would begin where a value begins: right behind another label, or at the left edge of other values."""
+    return any(
+        (row == label.row and start == label.start) or abs(left - label.left) < 0.8 * label.em for row, start, left in values
+    )
+
+
+def _runs_on(row: Row, start: int, end: int, stop: int, form: LabelForm) -> bool:
+    """Whether text follows the label without anything between: no colon, no space, no spread letters, no number."""
+    if stop > end or stop >= len(row.glyphs) or row.gaps[stop] >= _BOUNDARY or _number_follows(form, row.text, stop):
+        return False
+    return max(row.gaps[start + 1 : end], default=0.0) < _BOUNDARY
 
 
 def _support(label: Label, others: Sequence[Label]) -> float:
