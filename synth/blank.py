@@ -8,6 +8,7 @@ page photographed in perspective stays in perspective.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certloop.synth.errors import SynthError
+from certloop.synth.files import write_file
 from certloop.synth.perturb.state import Pixels
 from certloop.templates import DocumentType, FieldKind, load_types
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 _TURNS = {90: cv2.ROTATE_90_CLOCKWISE, 180: cv2.ROTATE_180, 270: cv2.ROTATE_90_COUNTERCLOCKWISE}
 Points = NDArray[np.float64]
+_NAME = re.compile(r"\w[\w.-]{0,63}")
 
 
 class BlankError(SynthError, ValueError):
@@ -58,12 +61,15 @@ class Blank:
 def make_blank(scan: Path, type_id: str, out: Path, *, name: str = "", config: ExtractConfig | None = None) -> Blank:
     """Turn ``scan`` into a blank of ``type_id`` in folder ``out``.
 
-    Raises UnknownTypeError, and BlankError (code blank_failed) when the scan cannot be read or holds no value.
+    Raises UnknownTypeError, BlankError (code blank_failed) when the scan cannot be read or holds no value or ``name`` is no plain
+    file name, and OutputError (code output_failed).
     """
     from certloop.extract import Extractor
     from certloop.extract.config import ExtractConfig as Config
     from certloop.extract.ingest import ingest
 
+    if name and not _NAME.fullmatch(name):
+        raise BlankError("the name of a blank has up to 64 letters, digits, '-', '_' and '.', and begins with a letter or digit")
     config = config or Config()
     registry = load_types(config.template_path)
     doc_type = registry.get(type_id)
@@ -89,11 +95,11 @@ def make_blank(scan: Path, type_id: str, out: Path, *, name: str = "", config: E
         replace(p, height=usual) if 0.7 * usual < p.height < 1.4 * usual else p for p in every if p.height < 2.5 * usual
     )
     found["value"] = [polygon for place, polygon in zip(every, found["value"], strict=True) if place.height < 2.5 * usual]
-    stem = name or f"blank_{scan.stem}"
-    out.mkdir(parents=True, exist_ok=True)
+    stem = name or re.sub(r"[^\w.-]+", "_", f"blank_{scan.stem}")[:64]
     picture, layout = out / f"{stem}.png", out / f"{stem}.toml"
-    cv2.imwrite(str(picture), cv2.cvtColor(erase(image, found), cv2.COLOR_RGB2BGR))
-    layout.write_text(_layout_text(doc_type, picture.name, (image.shape[1], image.shape[0]), places, found), encoding="utf-8")
+    write_file(picture, bytes(cv2.imencode(".png", cv2.cvtColor(erase(image, found), cv2.COLOR_RGB2BGR))[1]))
+    text = _layout_text(doc_type, picture.name, (image.shape[1], image.shape[0]), places, found)
+    write_file(layout, text.encode())
     return Blank(picture, layout, places, tuple(f for f in doc_type.required if f not in filled))
 
 

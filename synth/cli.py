@@ -10,7 +10,12 @@ import typer
 app = typer.Typer(no_args_is_help=True, help="Make synthetic certificates with exact labels.", add_completion=False)
 
 TypeOption = Annotated[list[str], typer.Option("--type", metavar="T", help="Document type; repeat it, or `all` for every type.")]
+TemplatesOption = Annotated[
+    list[Path] | None,
+    typer.Option(metavar="DIR", envvar="CERTLOOP_TEMPLATE_PATH", help="Further folders of document types; a later one wins."),
+]
 SeedOption = Annotated[int, typer.Option(help="The same seed makes the same bytes.")]
+_PICTURES = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}
 
 
 @app.command("make")
@@ -33,12 +38,14 @@ def make_command(
     ] = 0.01,
     workers: Annotated[int, typer.Option(min=1, max=256, help="Processes; any number makes the same bytes.")] = 1,
     parquet: Annotated[bool, typer.Option("--parquet", help="Also write Parquet (needs pyarrow).")] = False,
-    templates: Annotated[list[Path] | None, typer.Option(metavar="DIR", help="Further folders of document types.")] = None,
+    templates: TemplatesOption = None,
     writer_url: Annotated[
         str, typer.Option(help="OpenAI-compatible endpoint that writes the values, e.g. http://localhost:8000/v1.")
     ] = "",
     writer_model: Annotated[str, typer.Option(help="Model of that endpoint.")] = "",
-    writer_key: Annotated[Path | None, typer.Option(metavar="FILE", exists=True, help="File that holds its key.")] = None,
+    writer_key: Annotated[
+        Path | None, typer.Option(metavar="FILE", exists=True, dir_okay=False, help="File that holds its key.")
+    ] = None,
 ) -> None:
     """Write images, labels, TRL and ms-swift rows. Killed and repeated, it goes on where it stopped."""
     from certloop.synth.config import DEFAULT_SPLITS, MakeConfig, WriterConfig
@@ -46,7 +53,6 @@ def make_command(
     from certloop.synth.progress import progress_bar
     from certloop.synth.weights import parse_weights
 
-    key = writer_key.read_text(encoding="utf-8").strip() if writer_key else ""
     config = MakeConfig(
         out=out,
         types=_types(types),
@@ -61,7 +67,7 @@ def make_command(
         workers=workers,
         parquet=parquet,
         search_path=tuple(str(p) for p in templates or ()),
-        writer=WriterConfig(writer_url, writer_model, key) if writer_url else None,
+        writer=WriterConfig(writer_url, writer_model, _key(writer_key)) if writer_url else None,
     )
     with progress_bar("images") as progress:
         manifest = make(config, progress)
@@ -81,13 +87,22 @@ def preview_command(
     profile: Annotated[str, typer.Option(help="Treatment.")] = "photo",
     count: Annotated[int, typer.Option(min=1, max=60)] = 12,
     seed: SeedOption = 0,
+    templates: TemplatesOption = None,
 ) -> None:
     """Draw a contact sheet: every value in its box, coloured by whether it can still be read."""
+    from io import BytesIO
+
+    from certloop.synth.errors import OutputError
+    from certloop.synth.files import write_file
     from certloop.synth.preview import preview
 
+    if out.suffix.lower() not in _PICTURES:
+        raise OutputError(f"{out.name!r} is no name of a picture; end it with one of {', '.join(_PICTURES)}")
     for type_id in _types(types):
         path = out if len(types) == 1 and types[0] != "all" else out.with_name(f"{out.stem}_{type_id}{out.suffix}")
-        preview(type_id, profile=profile, count=count, seed=seed).save(path)
+        sheet, data = preview(type_id, profile=profile, count=count, seed=seed, search_path=templates or ()), BytesIO()
+        sheet.save(data, _PICTURES[out.suffix.lower()])
+        write_file(path, data.getvalue())
         typer.echo(str(path))
 
 
@@ -97,23 +112,26 @@ def blank_command(
     type_id: Annotated[str, typer.Option("--type", metavar="T", help="Its document type.")],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where the blank image and the layout file are written.")],
     name: Annotated[str, typer.Option(help="Name of the layout (default: from the scan).")] = "",
+    templates: TemplatesOption = None,
 ) -> None:
     """Turn one real scan into a blank form: values erased, their places written as a layout to check and edit."""
+    from certloop.extract import ExtractConfig
     from certloop.synth.blank import make_blank
 
-    blank = make_blank(scan, type_id, out, name=name)
+    config = ExtractConfig(template_path=tuple(str(p) for p in templates or ()))
+    blank = make_blank(scan, type_id, out, name=name, config=config)
     typer.echo(f"{blank.image}\n{blank.layout}: {len(blank.places)} values erased")
     if blank.missing:
         typer.echo(f"not found, add by hand: {', '.join(blank.missing)}", err=True)
 
 
 @app.command("layouts")
-def layouts_command(types: TypeOption) -> None:
+def layouts_command(types: TypeOption, templates: TemplatesOption = None) -> None:
     """List the layouts of document types, one a line: type, layout, what it was drawn from."""
     from certloop.synth.layout import load_layouts
 
     for type_id in _types(types):
-        for layout in load_layouts(type_id):
+        for layout in load_layouts(type_id, templates or ()):
             typer.echo(f"{type_id}\t{layout.id}\t{layout.drawn_from}")
 
 
@@ -137,6 +155,15 @@ def examples_command(
 
     for path in write_examples(folder):
         typer.echo(str(path))
+
+
+def _key(file: Path | None) -> str:
+    from certloop.synth.errors import OutputError
+
+    try:
+        return file.read_text(encoding="utf-8").strip() if file else ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise OutputError(f"{file} cannot be read as a key ({type(error).__name__})") from None
 
 
 def _types(types: list[str]) -> tuple[str, ...]:

@@ -7,6 +7,9 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+
+from certloop.synth.errors import WriterError
 
 Weights = tuple[tuple[str, float], ...]
 DEFAULT_SPLITS: Weights = (("train", 0.9), ("validation", 0.05), ("test", 0.05))
@@ -14,13 +17,25 @@ DEFAULT_SPLITS: Weights = (("train", 0.9), ("validation", 0.05), ("test", 0.05))
 
 @dataclass(frozen=True, slots=True)
 class WriterConfig:
-    """An OpenAI-compatible endpoint that writes the values instead of the grammar (``url`` ends before /chat/completions)."""
+    """An OpenAI-compatible endpoint that writes the values instead of the grammar (``url`` ends before /chat/completions).
+
+    Raises WriterError (code value_writer_failed) for a ``url`` that is not http or https.
+    """
 
     url: str
     model: str
     api_key: str = ""
     attempts: int = 3
     timeout_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        try:
+            parts = urlsplit(self.url)
+            good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            good = False
+        if not good:
+            raise WriterError("the endpoint of the value writer must be an address with http:// or https://")
 
 
 @dataclass(frozen=True, slots=True)

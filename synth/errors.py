@@ -7,7 +7,8 @@ SynthError
 ├── TextFitError      a text does not fit its box even when shrunk as far as allowed
 ├── ProfileError      an unknown or malformed perturbation profile
 ├── DatasetError      a dataset folder that cannot be written, resumed or trusted
-└── WriterError       the language model that writes values is unreachable or answers nonsense
+├── WriterError       the language model that writes values is unreachable or answers nonsense
+└── OutputError       a file that cannot be read or written, or whose name makes no sense
 """
 
 from __future__ import annotations
@@ -50,3 +51,10 @@ class DatasetError(SynthError, OSError):
 
 class WriterError(SynthError, RuntimeError):
     code = "value_writer_failed"
+
+
+class OutputError(SynthError, OSError):
+    code = "output_failed"
+
+    def __str__(self) -> str:
+        return self.message

@@ -13,6 +13,8 @@ import cv2
 from PIL import Image
 
 from certloop.synth.dossier import make_dossier
+from certloop.synth.errors import OutputError
+from certloop.synth.files import write_file
 from certloop.synth.label import Sample, make_sample
 from certloop.synth.perturb import load_profile
 from certloop.synth.sample import Recipe
@@ -33,8 +35,15 @@ _KEPT = (
 
 
 def write_examples(folder: Path) -> list[Path]:
-    """Write the images, the PDF and ``labels.jsonl`` that ``examples.toml`` lists; return the paths."""
-    entries = tomllib.loads((folder / "examples.toml").read_text(encoding="utf-8"))["examples"]
+    """Write the images, the PDF and ``labels.jsonl`` that ``examples.toml`` lists; return the paths.
+
+    Raises OutputError (code output_failed).
+    """
+    listing = folder / "examples.toml"
+    try:
+        entries = tomllib.loads(listing.read_text(encoding="utf-8"))["examples"]
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, KeyError) as error:
+        raise OutputError(f"{listing}: cannot be read as a list of examples: {error}") from error
     rows, paths = [], []
     for entry in entries:
         path = folder / entry["file"]
@@ -42,16 +51,16 @@ def write_examples(folder: Path) -> list[Path]:
             samples = make_dossier(
                 entry["seed"], load_profile(entry["profile"]), papers=tuple(entry["papers"]), width_px=entry["width_px"]
             )
-            path.write_bytes(_pdf(samples, entry.get("quality", 70)))
+            write_file(path, _pdf(samples, entry.get("quality", 70)))
             rows.append(_pdf_label(entry, samples))
         else:
             recipe = Recipe(entry["type"], entry["seed"], entry["width_px"], layouts=(entry["layout"],))
             sample = make_sample(recipe, load_profile(entry["profile"]))
-            path.write_bytes(_encoded(sample, path.suffix, entry.get("quality")))
+            write_file(path, _encoded(sample, path.suffix, entry.get("quality")))
             rows.append({k: (path.name if k == "file" else sample.label[k]) for k in _KEPT})
         paths.append(path)
     text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    (folder / "labels.jsonl").write_text(text, encoding="utf-8")
+    write_file(folder / "labels.jsonl", text.encode())
     return [*paths, folder / "labels.jsonl"]
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from PIL import Image, ImageDraw
 
@@ -17,13 +18,22 @@ _COLOURS = {"readable": (0, 150, 0), "hard": (235, 140, 0), "unreadable": (220, 
 
 
 def preview(
-    type_id: str, *, profile: str = "photo", count: int = 12, seed: int = 0, tile_px: int = 640, columns: int = 3
+    type_id: str,
+    *,
+    profile: str = "photo",
+    count: int = 12,
+    seed: int = 0,
+    tile_px: int = 640,
+    columns: int = 3,
+    search_path: Iterable[Path | str] = (),
 ) -> Image.Image:
     """Draw ``count`` samples of ``type_id``, walking through its layouts. Raises what ``make_sample`` raises."""
-    ids = [layout.id for layout in load_layouts(type_id)]
+    folders = tuple(str(p) for p in search_path)
+    ids = [layout.id for layout in load_layouts(type_id, folders)]
     loaded = load_profile(profile)
     samples = [
-        make_sample(Recipe(type_id, stream_seed(seed, "preview", i), layouts=(ids[i % len(ids)],)), loaded) for i in range(count)
+        make_sample(Recipe(type_id, stream_seed(seed, "preview", i), layouts=(ids[i % len(ids)],), search_path=folders), loaded)
+        for i in range(count)
     ]
     return contact_sheet(samples, tile_px=tile_px, columns=columns)
 

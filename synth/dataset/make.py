@@ -13,6 +13,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from importlib.util import find_spec
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from certloop.synth.config import MakeConfig
@@ -31,6 +32,15 @@ def make(config: MakeConfig, progress: Progress | None = None) -> dict[str, Any]
     Raises UnknownTypeError, LayoutError, ProfileError before anything is written; DatasetError for a folder that holds another
     dataset, a full disk, duplicates or leaks.
     """
+    try:
+        return _make(config, progress)
+    except DatasetError:
+        raise
+    except OSError as error:
+        raise DatasetError(f"cannot use {error.filename or config.out}: {error.strerror or error}") from error
+
+
+def _make(config: MakeConfig, progress: Progress | None) -> dict[str, Any]:
     make_plan(config)
     if config.parquet and find_spec("pyarrow") is None:
         raise DatasetError("Parquet needs the package pyarrow; install it or leave --parquet out")
@@ -54,12 +64,12 @@ def _prepare(config: MakeConfig) -> dict[str, Any] | None:
     """Claim the folder: the manifest of the same finished dataset, or None when there is work to do."""
     manifest, plan = config.out / "manifest.json", config.out / "plan.json"
     if manifest.exists():
-        found: dict[str, Any] = json.loads(manifest.read_text(encoding="utf-8"))
+        found = _object(manifest)
         if found.get("fingerprint") == config.fingerprint():
             return found
         raise DatasetError(f"{config.out} holds another finished dataset; choose an empty folder")
     if plan.exists():
-        if json.loads(plan.read_text(encoding="utf-8")).get("fingerprint") != config.fingerprint():
+        if _object(plan).get("fingerprint") != config.fingerprint():
             raise DatasetError(
                 f"{config.out} holds an unfinished dataset of another configuration; finish it or choose an empty folder"
             )
@@ -69,6 +79,16 @@ def _prepare(config: MakeConfig) -> dict[str, Any] | None:
     body = {"fingerprint": config.fingerprint(), "recipe": config.recipe()}
     write_atomically(plan, (json.dumps(body, ensure_ascii=False, indent=1) + "\n").encode())
     return None
+
+
+def _object(path: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        data = None
+    if not isinstance(data, dict):
+        raise DatasetError(f"{path} is damaged; choose an empty folder")
+    return data
 
 
 def _run(config: MakeConfig, todo: list[Chunk]) -> Iterator[int]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from certloop.synth.config import MakeConfig
-from certloop.synth.errors import DatasetError
+from certloop.synth.errors import DatasetError, LayoutError
 from certloop.synth.fields.domain import Domain
 from certloop.synth.layout import load_layouts
 from certloop.synth.layout.drift import SEPARATOR
@@ -51,6 +51,7 @@ def make_plan(config: MakeConfig) -> Plan:
     weights = [(name, weight) for name, weight in config.splits if weight > 0]
     if not weights or config.count < 1 or any(w < 0 for _, w in (*config.splits, *config.profiles)) or not config.types:
         raise DatasetError("a dataset needs a count, a type, and splits and profiles with positive weights")
+    _check_layouts(config)
     pools = {}
     for type_id in config.types:
         for split, ids in _pools(config, type_id, [name for name, _ in weights]).items():
@@ -62,13 +63,21 @@ def make_plan(config: MakeConfig) -> Plan:
     return Plan(config, pools, domains)
 
 
+def _check_layouts(config: MakeConfig) -> None:
+    """Raises LayoutError for a name in ``config.layouts`` that no type has."""
+    known = {t: [layout.id for layout in load_layouts(t, config.search_path)] for t in config.types}
+    names = {name for type_id, ids in known.items() for i in ids for name in (i, f"{type_id}/{i}")}
+    if unknown := [name for name in config.layouts if name not in names]:
+        listed = "; ".join(f"{type_id}: {', '.join(ids)}" for type_id, ids in known.items())
+        raise LayoutError(f"no layout {', '.join(map(repr, unknown))}; known are {listed}")
+
+
 def _pools(config: MakeConfig, type_id: str, splits: list[str]) -> dict[str, tuple[str, ...]]:
     """Layout ids by split, disjoint: a form of its own for each smaller split where the type has enough forms, else editions of
     drift."""
     ids = [layout.id for layout in load_layouts(type_id, config.search_path)]
     if config.layouts:
-        wanted = {name.split("/")[-1] for name in config.layouts if "/" not in name or name.startswith(f"{type_id}/")}
-        ids = [i for i in ids if i in wanted] or ids
+        ids = [i for i in ids if i in config.layouts or f"{type_id}/{i}" in config.layouts] or ids
     values_rng(config.seed, "pools", type_id).shuffle(ids)
     out: dict[str, list[str]] = {}
     smaller = splits[1:]

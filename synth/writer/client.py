@@ -57,8 +57,6 @@ def write_values(config: WriterConfig, layout: Layout, facts: Mapping[str, Fact]
 def ask(config: WriterConfig, messages: list[dict[str, str]], schema: dict[str, Any], seed: int) -> str:
     """One chat completion with a JSON schema. Raises WriterError (code value_writer_failed) when the endpoint is down or
     answers nonsense."""
-    if not config.url.startswith(("http://", "https://")):
-        raise WriterError("the endpoint of the value writer must begin with http:// or https://")
     body = {
         "model": config.model,
         "messages": messages,
@@ -67,7 +65,7 @@ def ask(config: WriterConfig, messages: list[dict[str, str]], schema: dict[str, 
         "response_format": {"type": "json_schema", "json_schema": {"name": "values", "strict": True, "schema": schema}},
     }
     headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {config.api_key}"} if config.api_key else {})}
-    request = urllib.request.Request(f"{config.url.rstrip('/')}/chat/completions", json.dumps(body).encode(), headers)  # noqa: S310 - scheme checked above
+    request = urllib.request.Request(f"{config.url.rstrip('/')}/chat/completions", json.dumps(body).encode(), headers)  # noqa: S310 - WriterConfig checks the scheme
     try:
         with urllib.request.urlopen(request, timeout=config.timeout_s) as response:  # noqa: S310
             data = json.loads(response.read(1 << 20))

@@ -11,9 +11,13 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from certloop.agentrl.errors import CertloopError
 from certloop.synth.blank import BlankError, make_blank
 from certloop.synth.cli import app
+from certloop.synth.config import MakeConfig, WriterConfig
+from certloop.synth.dataset import make
 from certloop.synth.dossier import make_dossier
+from certloop.synth.errors import LayoutError, OutputError, WriterError
 from certloop.synth.label import make_sample
 from certloop.synth.perturb import load_profile
 from certloop.synth.render.fonts import default_faces
@@ -60,7 +64,7 @@ def test_examples_follow_from_their_seeds(root: Path, tmp_path: Path) -> None:
     assert any(row["rotate_cw_after_exif"] for row in labels) and any(row["file"].endswith(".pdf") for row in labels)
     for row in labels:
         committed, made = root / "examples" / row["file"], tmp_path / row["file"]
-        assert committed.stat().st_size < 250_000
+        assert committed.stat().st_size < 300_000
         if default_faces().role("kai")[0].name == "gkai00mp.ttf":  # other faces draw the same values with other pixels
             assert made.read_bytes() == committed.read_bytes(), f"{row['file']}: run certloop synth examples"
 
@@ -89,3 +93,66 @@ def test_weights() -> None:
     for bad in ("=2", "a=x", "a=-1", "a=0"):
         with pytest.raises(WeightError):
             parse_weights([bad])
+
+
+def refused(*arguments: str) -> str:
+    """The code of the typed error; ``main`` prints it and exits with 2 (tests/certloop)."""
+    done = CliRunner().invoke(app, list(arguments))
+    assert isinstance(done.exception, CertloopError), f"{done.output} {done.exception!r}"
+    return done.exception.code
+
+
+def test_places_that_cannot_be_written_are_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    nowhere = str(tmp_path / "file" / "x")
+    assert refused("preview", "--type", "id_card", "--count", "1", "--out", f"{nowhere}.png") == "output_failed"
+    assert refused("preview", "--type", "id_card", "--count", "1", "--out", str(tmp_path / "sheet")) == "output_failed"
+    assert refused("make", "--type", "id_card", "--count", "1", "--out", nowhere) == "dataset_failed"
+    assert refused("examples", nowhere) == "output_failed"
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "manifest.json").write_bytes(b"\xff")
+    assert refused("make", "--type", "id_card", "--count", "1", "--out", str(tmp_path / "d")) == "dataset_failed"
+
+
+@pytest.mark.parametrize("name", ["../../esc", "/tmp/esc", "a/b", ".hidden", "..", 'a"b', "a\nb"])
+def test_a_blank_stays_in_its_folder(tmp_path: Path, name: str) -> None:
+    (tmp_path / "scan.png").write_bytes(b"never opened")
+    with pytest.raises(BlankError, match="name of a blank"):
+        make_blank(tmp_path / "scan.png", "id_card", tmp_path / "o", name=name)
+    assert [p.name for p in tmp_path.iterdir()] == ["scan.png"]
+
+
+def test_a_blank_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    sample = make_sample(Recipe("id_card", 3, 900), load_profile("clean"))
+    (tmp_path / "scan.png").write_bytes(sample.encoded())
+    with pytest.raises(OutputError, match="cannot write"):
+        make_blank(tmp_path / "scan.png", "id_card", tmp_path / "scan.png" / "o")
+
+
+def test_every_command_takes_further_folders_of_types(root: Path, tmp_path: Path) -> None:
+    shutil.copytree(root / "templates" / "id_card", tmp_path / "types" / "my_card")
+    text = (tmp_path / "types/my_card/type.toml").read_text(encoding="utf-8")
+    (tmp_path / "types/my_card/type.toml").write_text(text.replace('id = "id_card"', 'id = "my_card"'), encoding="utf-8")
+    out = ["preview", "--type", "my_card", "--count", "1", "--profile", "clean", "--out", str(tmp_path / "new" / "p.webp")]
+    assert CliRunner().invoke(app, [*out, "--templates", str(tmp_path / "types")]).exit_code == 0
+    assert (tmp_path / "new" / "p.webp").stat().st_size > 1000
+    listed = CliRunner().invoke(app, ["layouts", "--type", "my_card"], env={"CERTLOOP_TEMPLATE_PATH": f"{tmp_path / 'types'}"})
+    assert listed.exit_code == 0 and "my_card\t" in listed.output
+    assert refused("layouts", "--type", "my_card") == "unknown_type"
+
+
+@pytest.mark.parametrize("layout", ["zzz", "../../x", "business_licence/front", "id_card/zzz", "x/front"])
+def test_an_unknown_layout_is_refused(tmp_path: Path, layout: str) -> None:
+    ids = CliRunner().invoke(app, ["layouts", "--type", "id_card"]).output.split("\n")[0].split("\t")[1]
+    with pytest.raises(LayoutError, match=ids) as caught:
+        make(MakeConfig(tmp_path / "d", ("id_card",), 1, layouts=(layout,)))
+    assert caught.value.code == "layout_invalid" and not (tmp_path / "d").exists()
+
+
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://a/b", "localhost:8000", "http://", "http://[", "http://a:999999"])
+def test_a_writer_is_asked_over_http_only(tmp_path: Path, url: str) -> None:
+    with pytest.raises(WriterError, match="http"):
+        WriterConfig(url, "m")
+    out = str(tmp_path / "d")
+    assert refused("make", "--type", "id_card", "--count", "1", "--out", out, "--writer-url", url) == "value_writer_failed"
+    assert not (tmp_path / "d").exists()

@@ -83,4 +83,3 @@ def test_an_endpoint_that_fails_or_is_down_falls_back_too() -> None:
     with endpoint(lambda request, number: 503) as (config, _):
         assert "answered 503" in draw(config).writer_fallback
     assert "cannot be reached" in draw(config).writer_fallback
-    assert "begin with http" in draw(WriterConfig("file:///etc/passwd", "m")).writer_fallback
