@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -23,10 +24,12 @@ if TYPE_CHECKING:
 TABLE_WIDTH = 120
 CSV_COLUMNS = (
     "file", "file_status", "error", "document", "doc_type", "type_confidence",
-    "page", "field", "label", "value", "normalised", "status", "confidence", "failed_checks", "suggestion",
+    "page", "field", "label", "value", "normalised", "status", "confidence", "failed_checks", "suggestion", "missing",
 )  # fmt: skip
 _FORMULA_STARTS = frozenset("=+-@\t\r\n＝＋－＠")
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_C1 = re.compile(r"[\x7f-\x9f]")
+_SUFFIXES: dict[str, str] = {".xlsx": "xlsx", ".csv": "csv", ".jsonl": "jsonl"}
 
 
 class Format(StrEnum):
@@ -36,6 +39,16 @@ class Format(StrEnum):
     XLSX = "xlsx"
 
 
+def chosen_format(asked: Format | None, output: Path | None) -> Format:
+    """The format asked for, else that of the output's suffix, else a table. Raises UsageError where the two contradict."""
+    by_suffix = None if output is None else _SUFFIXES.get(output.suffix.lower())
+    if asked is None:
+        return Format(by_suffix or Format.TABLE)
+    if by_suffix not in (None, asked.value):
+        raise UsageError(f"--format {asked.value} does not fit an output named *.{by_suffix}: change one of them")
+    return asked
+
+
 class Writer(Protocol):
     def write(self, result: Result) -> None: ...
 
@@ -43,8 +56,9 @@ class Writer(Protocol):
 
 
 @contextmanager
-def open_writer(kind: Format, output: Path | None) -> Iterator[Writer]:
-    """A writer to ``output`` or to standard output, closed at the end. Raises UsageError when that cannot be written."""
+def open_writer(kind: Format, output: Path | None, titles: Mapping[str, str] | None = None) -> Iterator[Writer]:
+    """A writer to ``output`` or to standard output, closed at the end. Raises UsageError when that cannot be written, but
+    BrokenPipeError where the reader is gone. ``titles`` names types by id, for documents that show no title of their own."""
     if kind is Format.XLSX and output is None and sys.stdout.isatty():
         raise UsageError("xlsx is binary: add --output FILE.xlsx or send it through a pipe")
     try:
@@ -52,13 +66,40 @@ def open_writer(kind: Format, output: Path | None) -> Iterator[Writer]:
     except OSError as error:
         raise UsageError(f"cannot write {output}: {error.strerror}") from None
     try:
-        writer = _WRITERS[kind](stream)
-        yield writer
-        writer.close()
-        stream.flush()
+        with _told_as_usage(output):
+            writer = TableWriter(stream, titles) if kind is Format.TABLE else _WRITERS[kind](stream)
+        yield _Telling(writer, output)
+        with _told_as_usage(output):
+            writer.close()
+            stream.flush()
     finally:
         if output is not None:
-            stream.close()
+            with _told_as_usage(output):
+                stream.close()
+
+
+@contextmanager
+def _told_as_usage(output: Path | None) -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise UsageError(f"cannot write {output or 'standard output'}: {error.strerror}") from None
+
+
+class _Telling:
+    """A writer whose full disk is a UsageError."""
+
+    def __init__(self, writer: Writer, output: Path | None) -> None:
+        self._writer, self._output = writer, output
+
+    def write(self, result: Result) -> None:
+        with _told_as_usage(self._output):
+            self._writer.write(result)
+
+    def close(self) -> None:
+        """``open_writer`` closes."""
 
 
 def _open(kind: Format, output: Path | None) -> IO[Any]:
@@ -84,6 +125,15 @@ def printable(text: str) -> str:
     return _CONTROL.sub("\ufffd", text)
 
 
+def json_text(value: Any) -> str:
+    """One line of JSON in which Chinese stays readable and no control character stands raw."""
+    return _C1.sub(lambda c: f"\\u{ord(c.group()):04x}", json.dumps(value, ensure_ascii=False, default=str))
+
+
+def missing_labels(document: Document) -> list[str]:
+    return [document.fields[name].label if name in document.fields else name for name in document.missing]
+
+
 def failed_checks(field: FieldResult) -> str:
     return "; ".join(v.message_zh for v in field.validations if v.failed)
 
@@ -95,7 +145,7 @@ class JsonlWriter:
         self._stream = stream
 
     def write(self, result: Result) -> None:
-        self._stream.write(json.dumps(result.to_json(), ensure_ascii=False) + "\n")
+        self._stream.write(json_text(result.to_json()) + "\n")
         self._stream.flush()
 
     def close(self) -> None:
@@ -113,7 +163,11 @@ class CsvWriter:
         error = "" if result.error is None else f"{result.error['code']}: {result.error['message']}"
         head = [result.file, result.status.value, error]
         rows = [
-            [*head, number, document.doc_type, f"{document.type_confidence:.4f}", *_field_cells(id_, field)]
+            [
+                *[*head, number, document.doc_type, f"{document.type_confidence:.4f}"],
+                *_field_cells(id_, field),
+                "; ".join(missing_labels(document)),
+            ]
             for number, document in enumerate(result.documents, start=1)
             for id_, field in (document.fields.items() or [("", None)])
         ]
@@ -146,9 +200,10 @@ def _field_cells(field_id: str, field: FieldResult | None) -> list[Any]:
 class TableWriter:
     """One table per document, for people."""
 
-    def __init__(self, stream: IO[str]) -> None:
+    def __init__(self, stream: IO[str], titles: Mapping[str, str] | None = None) -> None:
         from rich.console import Console
 
+        self._titles = titles or {}
         self._console = Console(file=stream, width=None if stream.isatty() else TABLE_WIDTH, highlight=False)
 
     def write(self, result: Result) -> None:
@@ -158,7 +213,13 @@ class TableWriter:
             why = "no certificate found" if result.error is None else f"{result.error['code']}: {result.error['message']}"
             self._console.print(Text(printable(f"{result.file}  {result.status.value}: {why}"), style="bold red"))
         for number, document in enumerate(result.documents, start=1):
+            if document.doc_type == "unknown" and not document.fields:
+                line = f"{result.file}{_count(result, number)}  no known certificate type"
+                self._console.print(Text(printable(line), style="bold"))
+                continue
             self._console.print(self._table(result, number, document))
+            if document.missing:
+                self._console.print(Text(printable(f"missing: {', '.join(missing_labels(document))}"), style="yellow"))
         if result.documents and result.error is not None:
             why = f"  {result.status.value}: {result.error['code']}: {result.error['message']}"
             self._console.print(Text(printable(why), style="bold red"))
@@ -169,8 +230,8 @@ class TableWriter:
         from rich.table import Table
         from rich.text import Text
 
-        count = f" ({number} of {len(result.documents)})" if len(result.documents) > 1 else ""
-        title = f"{result.file}{count}  {document.title or ''} [{document.doc_type} {document.type_confidence:.2f}]"
+        name = document.title or self._titles.get(document.doc_type, "")
+        title = f"{result.file}{_count(result, number)}  {name} [{document.doc_type} {document.type_confidence:.2f}]"
         table = Table(title=Text(printable(title), style="bold"), title_justify="left", expand=False)
         table.add_column("Field", no_wrap=True)
         table.add_column("Value", overflow="fold")
@@ -180,7 +241,7 @@ class TableWriter:
             if field.status.value == "absent":
                 continue
             value = Text(printable(field.value)) if field.value is not None else Text(f"({field.status.value})", style="dim")
-            table.add_row(Text(field.label), value, f"{field.confidence:.2f}", _checks(field))
+            table.add_row(Text(field.label), value, _confidence(field), _checks(field))
         for verdict in document.validations:
             if verdict.failed:
                 table.add_row("", "", "", Text(printable(f"✗ {verdict.message_zh}"), style="red"))
@@ -188,6 +249,20 @@ class TableWriter:
 
     def close(self) -> None:
         """Nothing is held back."""
+
+
+def _count(result: Result, number: int) -> str:
+    return f" ({number} of {len(result.documents)})" if len(result.documents) > 1 else ""
+
+
+def _confidence(field: FieldResult) -> Any:
+    """A low one is yellow, and has a question mark where there is no colour."""
+    from rich.text import Text
+
+    from certloop.extract.annotate import LOW_CONFIDENCE
+
+    low = field.value is not None and field.confidence < LOW_CONFIDENCE
+    return Text(f"?{field.confidence:.2f}", style="yellow") if low else Text(f"{field.confidence:.2f}")
 
 
 def _checks(field: FieldResult) -> Any:
@@ -202,7 +277,7 @@ def _checks(field: FieldResult) -> Any:
 class XlsxWriter:
     """A sheet ``files`` and one sheet per document type with a row per document, so that a type's fields are columns."""
 
-    HEAD = ("file", "document", "type_confidence", "failed_checks")
+    HEAD = ("file", "document", "type_confidence", "failed_checks", "missing")
 
     def __init__(self, stream: IO[bytes]) -> None:
         from openpyxl import Workbook
@@ -233,18 +308,20 @@ class XlsxWriter:
         by_label = {f.label: f.value or "" for f in document.fields.values()}
         failed = "; ".join(f"{f.label}: {text}" for f in document.fields.values() if (text := failed_checks(f)))
         values = [by_label.get(label, "") for label in self._columns[name]]
-        self._append(self._book[name], [file, number, round(document.type_confidence, 4), failed, *values])
+        missing = "; ".join(missing_labels(document))
+        self._append(self._book[name], [file, number, round(document.type_confidence, 4), failed, missing, *values])
 
     def _append(self, sheet: Worksheet, cells: list[str | int | float]) -> None:
         """Text stays text: strings are never turned into numbers (Excel rounds 18 digits), and none starts like a formula."""
-        sheet.append([neutralise(printable(cell)) if isinstance(cell, str) else cell for cell in cells])
+        sheet.append([printable(neutralise(cell)) if isinstance(cell, str) else cell for cell in cells])
 
     def close(self) -> None:
-        self._book.save(self._stream)
+        whole = io.BytesIO()  # a disk that fills up must not leave openpyxl's archive half open
+        self._book.save(whole)
+        self._stream.write(whole.getvalue())
 
 
 _WRITERS: dict[Format, type[Any]] = {
-    Format.TABLE: TableWriter,
     Format.JSONL: JsonlWriter,
     Format.CSV: CsvWriter,
     Format.XLSX: XlsxWriter,

@@ -41,8 +41,10 @@ class Settings(BaseSettings):
     max_bytes: int = Field(64 << 20, gt=0, description="largest file, in bytes")
     max_pixels: int = Field(80_000_000, gt=0, description="largest page, in pixels")
     max_pages: int = Field(50, gt=0, description="most pages of one file")
-    decode_timeout_s: float = Field(30.0, gt=0, description="seconds one file may take to decode")
-    decode_memory_bytes: int = Field(1536 << 20, gt=0, description="address space of the decoding process, in bytes")
+    decode_timeout_s: float = Field(30.0, gt=0, le=3600, allow_inf_nan=False, description="seconds one file may take to decode")
+    decode_memory_bytes: int = Field(
+        1536 << 20, ge=256 << 20, le=1 << 40, description="address space of the decoding process, in bytes"
+    )
 
     @field_validator("template_path", mode="before")
     @classmethod

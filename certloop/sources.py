@@ -23,10 +23,12 @@ SNIFF_BYTES = 8192
 
 @dataclass(slots=True)
 class Sources:
-    """``files`` in the order given (folders sorted by name); ``skipped`` stood in a folder and look like no certificate."""
+    """``files`` in the order given (folders sorted by name); ``skipped`` stood in a folder and look like no certificate;
+    ``problems`` are arguments that gave no file, in words."""
 
     files: list[Path | bytes] = field(default_factory=list)
     skipped: list[Path] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
 
 
 def collect(arguments: Sequence[str], *, recursive: bool) -> Sources:
@@ -34,35 +36,51 @@ def collect(arguments: Sequence[str], *, recursive: bool) -> Sources:
 
     A named file is always taken, whatever it is: what cannot be read is reported as failed. Of a folder, hidden files are left
     out, and files that neither look like an image or PDF by content nor are named like one (a README, a list of labels) are
-    skipped. Raises UsageError when a pattern or a folder gives no file, or when ``-`` stands twice.
+    skipped. A pattern or a folder without a file is a problem that the others survive. Raises UsageError when nothing is left,
+    when ``-`` stands twice or when standard input cannot be read.
     """
     sources = Sources()
     for argument in arguments:
-        before = len(sources.files)
+        before, problem = len(sources.files), None
         if argument == STDIN:
             if any(isinstance(f, bytes) for f in sources.files):
                 raise UsageError("- (standard input) may stand only once")
-            sources.files.append(sys.stdin.buffer.read())
+            sources.files.append(_standard_input())
         elif not argument:
             raise UsageError("an empty name is no file")
         elif os.path.isdir(argument):
-            _add_folder(sources, Path(argument), recursive=recursive)
+            problem = _add_folder(sources, Path(argument), recursive=recursive)
         elif glob.has_magic(argument) and not os.path.lexists(argument):
             sources.files += [Path(p) for p in sorted(glob.glob(argument, recursive=True)) if os.path.isfile(p)]
         else:
             sources.files.append(Path(argument))
-        if len(sources.files) == before:
+        if problem is None and len(sources.files) == before:
             hint = "" if recursive else "; add --recursive to look into its folders"
-            raise UsageError(f"no image or PDF found in {argument!r}{hint if os.path.isdir(argument) else ''}")
+            problem = f"no image or PDF found in {argument!r}{hint if os.path.isdir(argument) else ''}"
+        if problem is not None:
+            sources.problems.append(problem)
+    if not sources.files:
+        raise UsageError("; ".join(sources.problems[:5]) or "no file was named")
     return sources
 
 
-def _add_folder(sources: Sources, folder: Path, *, recursive: bool) -> None:
+def _standard_input() -> bytes:
+    if sys.stdin is None:
+        raise UsageError("standard input is closed")
+    try:
+        return sys.stdin.buffer.read()
+    except OSError as error:
+        raise UsageError(f"cannot read standard input: {error.strerror}") from None
+
+
+def _add_folder(sources: Sources, folder: Path, *, recursive: bool) -> str | None:
+    """Add what stands in ``folder``; return what went wrong."""
     try:
         for path in _walk(folder, recursive=recursive):
             (sources.files if _looks_like_pages(path) else sources.skipped).append(path)
     except OSError as error:
-        raise UsageError(f"cannot list the folder {error.filename}: {error.strerror}") from None
+        return f"cannot list the folder {error.filename}: {error.strerror}"
+    return None
 
 
 def _walk(folder: Path, *, recursive: bool) -> Iterator[Path]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -33,7 +35,6 @@ def evaluate(
     Reads the labelled files that stand in DIR. Exits 0 when the report was made, whatever it says, and 2 when it cannot be made.
     Reports hold real values: treat them like the documents.
     """
-    from certloop.errors import UsageError
     from certloop.extract import evaluation
     from certloop.settings import Settings
     from certloop.templates import load_types
@@ -42,19 +43,33 @@ def evaluate(
     truth = evaluation.read_labels(labels or folder / "labels.jsonl")
     answers = evaluation.read_results(results) if results is not None else _read(folder, truth, settings, workers)
     report = evaluation.evaluate(answers, truth, evaluation.schema_from_registry(load_types(settings.template_path)))
-    try:
-        if json_file is not None:
-            json_file.write_text(json.dumps(report.to_json(), ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
-        if html_file is not None:
+    if json_file is not None:
+        text = json.dumps(report.to_json(), ensure_ascii=False, indent=2) + "\n"
+        with _said(json_file):  # half a surrogate pair, as in a file's name that is no text, stays a JSON escape
+            json_file.write_text(text, encoding="utf-8", errors="backslashreplace")
+    if html_file is not None:
+        with _said(html_file):
             evaluation.write_html(report, folder, html_file)
-    except OSError as error:
-        raise UsageError(f"cannot write {error.filename}: {error.strerror}") from None
     typer.echo(report.to_table())
+
+
+@contextmanager
+def _said(path: Path) -> Iterator[None]:
+    from certloop.errors import UsageError
+
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"cannot write {error.filename or path}: {error.strerror or type(error).__name__}") from None
 
 
 def _read(folder: Path, truth: tuple[LabelRow, ...], settings: Settings, workers: int | None) -> list[Result]:
     """Read the labelled files that exist; a label without its file counts as nothing read."""
+    from certloop.errors import UsageError
     from certloop.extract.batch import read_many
 
     files: list[Path | bytes] = [folder / row.file for row in truth if (folder / row.file).is_file()]
+    if not files:
+        sought = ", ".join(str(folder / row.file) for row in truth[:3]) + (", ..." if len(truth) > 3 else "")
+        raise UsageError(f"none of the {len(truth)} labelled files stands in {folder}: looked for {sought}")
     return list(read_many(files, settings.extract_config(), workers=workers or settings.workers))

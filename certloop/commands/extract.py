@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -12,14 +13,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from certloop.commands.store import actor, store_cipher
-from certloop.output import Format, open_writer, printable
+from certloop.output import Format, chosen_format, open_writer, printable
 
 if TYPE_CHECKING:
     from certloop.extract import ExtractConfig
     from certloop.extract.result import Result
     from certloop.settings import Settings
+    from certloop.templates import Registry
 
 Record = Callable[[Path | bytes, "Result"], "Result"]
+MAX_STEM_BYTES = 200  # of a picture's name; the rest is for its number, page and suffix
 EXIT_ALL_READ, EXIT_SOME_FAILED, EXIT_NOTHING_READ = 0, 1, 3
 
 
@@ -36,7 +39,9 @@ def extract(
     doc_type: Annotated[
         str | None, typer.Option("--type", metavar="T", help="Take every document for this type (see `certloop types`).")
     ] = None,
-    output_format: Annotated[Format, typer.Option("--format", help="What is written.")] = Format.TABLE,
+    output_format: Annotated[
+        Format | None, typer.Option("--format", help="What is written (default: by the suffix of --output, else table).")
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here, not to standard output.")
     ] = None,
@@ -60,18 +65,22 @@ def extract(
 
     With --store each document's pages, steps and answer are recorded, and its JSON carries a trajectory_id.
 
-    Exit codes: 0 every file was read, 1 some file failed or was read in part, 2 the command makes no sense, 3 nothing could be
-    read.
+    Exit codes: 0 every file was read, 1 some file failed, was read in part or could not be annotated, 2 the command makes no
+    sense, 3 nothing could be read.
     """
     from certloop.settings import Settings
     from certloop.sources import collect
     from certloop.templates import load_types
 
+    kind = chosen_format(output_format, output)
     settings = Settings.load()
     config = settings.extract_config()
+    types = load_types(config.template_path)
     if doc_type is not None:
-        load_types(config.template_path).get(doc_type)
+        types.get(doc_type)
     sources = collect(paths, recursive=recursive)
+    for problem in sources.problems:
+        _complain(f"warning: {problem}")
     if sources.skipped:
         names = ", ".join(p.name for p in sources.skipped[:5])
         typer.echo(printable(f"skipped {len(sources.skipped)} other files: {names}"), err=True)
@@ -79,10 +88,12 @@ def extract(
     from certloop.extract.batch import read_many
 
     statuses: Counter[str] = Counter()
-    draw = _annotator(annotate, config)
+    titles = {name: known.title for name, known in types.types.items()}
+    draw = _annotator(annotate, config, titles)
+    undrawn = 0
     with ExitStack() as stack:
-        record = stack.enter_context(_recorder(store, settings, config, tenant, consent, purpose))
-        writer = stack.enter_context(open_writer(output_format, output))
+        record = stack.enter_context(_recorder(store, settings, config, types, tenant, consent, purpose))
+        writer = stack.enter_context(open_writer(kind, output, titles))
         on_progress = stack.enter_context(_progress(len(sources.files)))
         results = read_many(
             sources.files, config, workers=workers or settings.workers, doc_type=doc_type, on_progress=on_progress
@@ -90,14 +101,16 @@ def extract(
         for source, read in zip(sources.files, results, strict=True):
             result = record(source, read)
             writer.write(result)
-            draw(source, result)
             statuses[result.status.value] += 1
-            if result.error is not None:
+            if (why := draw(source, result)) is not None:
+                undrawn += 1
+                _complain(f"{result.file}: warning: not annotated: {why}")
+            if result.error is not None and not (kind is Format.TABLE and output is None):  # there it stands in the table
                 _complain(f"{result.file}: error[{result.error['code']}]: {result.error['message']}")
     if len(sources.files) > 1:
         counts = ", ".join(f"{count} {status}" for status, count in sorted(statuses.items()))
         typer.echo(f"{len(sources.files)} files: {counts}", err=True)
-    raise typer.Exit(exit_code(statuses))
+    raise typer.Exit(exit_code(statuses) or (EXIT_SOME_FAILED if undrawn else EXIT_ALL_READ))
 
 
 def exit_code(statuses: Counter[str]) -> int:
@@ -129,7 +142,13 @@ def _progress(total: int) -> Iterator[Callable[[int, int], None] | None]:
 
 @contextmanager
 def _recorder(
-    url: str | None, settings: Settings, config: ExtractConfig, tenant: str | None, consent: Use | None, purpose: str | None
+    url: str | None,
+    settings: Settings,
+    config: ExtractConfig,
+    types: Registry,
+    tenant: str | None,
+    consent: Use | None,
+    purpose: str | None,
 ) -> Iterator[Record]:
     """A function that records one result and returns it with its trajectory ids; without a store it changes nothing.
 
@@ -146,22 +165,27 @@ def _recorder(
     from certloop.agentrl.trajectory import Consent
     from certloop.extract.ingest import Decoder
     from certloop.recording import Recorder, Terms
-    from certloop.templates import load_types
 
     terms = Terms(tenant or "default", Consent((consent or Use.NONE).value), purpose or "", actor())
     with Store.open(url, settings.blob_url, cipher=store_cipher(settings)) as store:
         store.for_tenant(terms.tenant)
         decoder = Decoder()
         try:
-            yield Recorder(store, terms, load_types(config.template_path), config.limits, decoder).record
+            yield Recorder(store, terms, types, config.limits, decoder).record
         finally:
             decoder.close()
 
 
-def _annotator(folder: Path | None, config: ExtractConfig) -> Callable[[Path | bytes, Result], None]:
-    """A function that draws one result's pages as ``DIR/<stem>_p<page>.png``; a stem used before becomes ``<stem>~2``."""
+def _annotator(
+    folder: Path | None, config: ExtractConfig, titles: Mapping[str, str]
+) -> Callable[[Path | bytes, Result], str | None]:
+    """A function that draws one result's pages as ``DIR/<stem>_p<page>.png``; a stem used before becomes ``<stem>~2``.
+
+    It returns what kept it from drawing, in words, or None: a picture that cannot be made stops nothing else.
+    """
     if folder is None:
         return lambda _source, _result: None
+    from certloop import CertloopError
     from certloop.errors import UsageError
     from certloop.extract.annotate import annotate
     from certloop.extract.ingest import ingest
@@ -172,15 +196,26 @@ def _annotator(folder: Path | None, config: ExtractConfig) -> Callable[[Path | b
         raise UsageError(f"cannot write pictures to {folder}: {error.strerror}") from None
     used: Counter[str] = Counter()
 
-    def draw(source: Path | bytes, result: Result) -> None:
+    def draw(source: Path | bytes, result: Result) -> str | None:
         if not result.documents:
-            return
-        stem = "stdin" if isinstance(source, bytes) else source.stem
+            return None
+        stem = "stdin" if isinstance(source, bytes) else _shortened(source.stem)
         used[stem.casefold()] += 1
         if (nth := used[stem.casefold()]) > 1:
             stem = f"{stem}~{nth}"
-        pages = ingest(source, config.limits).pages
-        for page, picture in zip(pages, annotate(result, pages), strict=True):
-            picture.save(folder / f"{stem}_p{page.index + 1}.png")
+        try:
+            pages = ingest(source, config.limits).pages
+            for page, picture in zip(pages, annotate(result, pages, titles), strict=True):
+                picture.save(folder / f"{stem}_p{page.index + 1}.png")
+        except CertloopError as error:
+            return f"error[{error.code}]: {error.message}"
+        except OSError as error:
+            return f"cannot write to {folder}: {error.strerror or type(error).__name__}"
+        return None
 
     return draw
+
+
+def _shortened(stem: str) -> str:
+    """A name that leaves room for what is added to it."""
+    return os.fsencode(stem)[:MAX_STEM_BYTES].decode("utf-8", "ignore") if len(os.fsencode(stem)) > MAX_STEM_BYTES else stem

@@ -50,12 +50,11 @@ def store_cipher(settings: Settings) -> Cipher | None:
 
 
 def open_tenant(store: Store, tenant: str) -> TenantStore:
-    """A tenant that the store knows; asking must not make one. Raises UsageError that lists those there are."""
+    """A tenant that the store knows; asking must not make one. Raises UsageError, which names no other."""
     from certloop.errors import UsageError
 
-    known = store.tenants()
-    if tenant not in known:
-        raise UsageError(f"the store has no tenant {tenant!r}; it has: {', '.join(known) or 'none yet'}")
+    if tenant not in store.tenants():
+        raise UsageError(f"the store has no tenant {tenant!r}")
     return store.for_tenant(tenant)
 
 
@@ -171,7 +170,7 @@ def erase(
     document: Annotated[str | None, typer.Option(metavar="ID", help="One document.")] = None,
     trajectory: Annotated[str | None, typer.Option(metavar="ID", help="The document of one trajectory.")] = None,
     older_than_days: Annotated[
-        float | None, typer.Option(min=0, metavar="DAYS", help="Every document handed in before that (retention).")
+        float | None, typer.Option(min=0, max=36500, metavar="DAYS", help="Every document handed in before that (retention).")
     ] = None,
     resume: Annotated[bool, typer.Option(help="Finish erasures that a crash cut short.")] = False,
     reason: Annotated[str, typer.Option(metavar="WORDS", help="Stands in the tombstone; names nobody.")] = "request",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
@@ -248,18 +249,23 @@ def _maker(
 
 @contextmanager
 def _lines(output: Path | None) -> Iterator[IO[str]]:
-    """Standard output, or a file that appears only when it is whole."""
+    """Standard output, or a file that appears only when it is whole. Links are followed; a device or pipe is written to."""
     from certloop.errors import UsageError
 
     if output is None:
         yield sys.stdout
         return
-    aside = output.with_name(f".{output.name}.partial")
+    target, aside = Path(os.path.realpath(output)), None
     try:
-        with aside.open("w", encoding="utf-8") as file:
+        if target.is_file() or not os.path.lexists(target):
+            aside = target.with_name(f".{target.name}.partial")
+        with (aside or target).open("w", encoding="utf-8") as file:
             yield file
-        aside.replace(output)
+        if aside is not None:
+            aside.replace(target)
     except OSError as error:
         raise UsageError(f"cannot write {output}: {error.strerror or type(error).__name__}") from None
     finally:
-        aside.unlink(missing_ok=True)
+        if aside is not None:
+            with suppress(OSError):
+                aside.unlink(missing_ok=True)

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from certloop.output import json_text, printable
+
 
 def validate(
     kind: Annotated[str, typer.Argument(help="What the value is, e.g. uscc, id_number, date, money. An unknown kind lists all.")],
@@ -27,13 +29,14 @@ def validate(
             "passes": passes,
             "validations": [v.to_json() for v in verdicts],
         }
-        typer.echo(json.dumps(report, ensure_ascii=False, default=str))
+        typer.echo(json_text(report))
     else:
         for v in verdicts:
-            typer.echo(f"{v.outcome.value:<14} {v.severity.value:<5} {v.rule}: {v.message_zh} / {v.message_en}")
+            line = f"{v.outcome.value:<14} {v.severity.value:<5} {v.rule}: {v.message_zh} / {v.message_en}"
+            typer.echo(printable(line))
             if v.suggestion is not None:
-                typer.echo(f"{'suggestion':<20} {v.suggestion}")
+                typer.echo(printable(f"{'suggestion':<20} {v.suggestion}"))
         if normalised is not None:
             shown = normalised if isinstance(normalised, str) else json.dumps(normalised, ensure_ascii=False, default=str)
-            typer.echo(f"{'normalised':<20} {shown}")
+            typer.echo(printable(f"{'normalised':<20} {shown}"))
     raise typer.Exit(0 if passes else 1)

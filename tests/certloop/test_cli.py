@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -218,3 +219,110 @@ def test_annotated_pictures_of_two_files_of_one_name_do_not_overwrite_each_other
     assert done.returncode == 0, done.stderr
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["scan_p1.png", "scan~2_p1.png"]
     assert GOOD_CODE in done.stdout.decode()
+
+
+FULL = Path("/dev/full")
+needs_full = pytest.mark.skipif(not FULL.exists(), reason="no /dev/full here")
+
+
+def shell(command: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """``command`` in a shell, where C stands for the command line."""
+    line = command.replace("C ", f"{sys.executable} -m certloop ", 1)
+    return subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False, **options)
+
+
+@needs_full
+@pytest.mark.parametrize(
+    "command",
+    [
+        "C extract none.jpg --format jsonl --output /dev/full",
+        "C extract none.jpg --format xlsx --output /dev/full",
+        "C extract none.jpg >/dev/full",
+        "C extract none.jpg --format csv >/dev/full",
+        "C extract none.jpg --format xlsx >/dev/full",
+        "C extract none.jpg --format jsonl >&-",
+        "C extract - <&-",
+        "C validate uscc 1 >/dev/full",
+        "C validate uscc 1 >&-",
+        "C --help >/dev/full",
+    ],
+)
+def test_a_full_disk_or_a_closed_stream_is_one_line(command: str, tmp_path: Path) -> None:
+    done = shell(command, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    [error] = [line for line in done.stderr.splitlines() if "none.jpg" not in line]
+    assert error.startswith("error[usage]: ")
+
+
+def test_ctrl_c_is_quiet_even_while_modules_are_loaded(tmp_path: Path) -> None:
+    """A module that the command line imports stands for the moment at which the key is pressed."""
+    (tmp_path / "typer.py").write_text("raise KeyboardInterrupt", encoding="utf-8")
+    done = shell("C types", env={**os.environ, "PYTHONPATH": str(tmp_path)})
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_ctrl_c_while_reading_is_quiet(certloop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any, **__: Any) -> Iterator[Result]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(batch, "read_many", interrupted)
+    assert certloop("extract", "a.jpg") == Ran(130, "", "")
+
+
+@pytest.mark.usefixtures("toy_reader")
+def test_the_format_follows_the_name_of_the_output(certloop: Any, tmp_path: Path) -> None:
+    assert certloop("extract", "a.jpg", "-o", tmp_path / "t.xlsx").code == 0
+    assert (tmp_path / "t.xlsx").read_bytes().startswith(b"PK")
+    assert certloop("extract", "a.jpg", "-o", tmp_path / "t.JSONL").code == 0
+    assert json.loads((tmp_path / "t.JSONL").read_text(encoding="utf-8"))["file"] == "a.jpg"
+    refused = certloop("extract", "a.jpg", "-o", tmp_path / "u.xlsx", "--format", "csv")
+    assert (refused.code, (tmp_path / "u.xlsx").exists()) == (2, False)
+
+
+@pytest.mark.usefixtures("toy_reader")
+def test_an_empty_folder_does_not_stop_the_others(certloop: Any, tmp_path: Path) -> None:
+    ran = certloop("extract", tmp_path, "a.jpg", "--format", "jsonl")
+    assert (ran.code, len(ran.out.splitlines())) == (0, 1)
+    assert ran.err.startswith("warning: no image or PDF found")
+
+
+@pytest.mark.usefixtures("toy_reader")
+def test_a_failed_file_is_told_once(certloop: Any) -> None:
+    ran = certloop("extract", "a.jpg", "bad.jpg")
+    assert (ran.out + ran.err).count("image_corrupt") == 1
+
+
+@pytest.mark.usefixtures("toy_reader")
+def test_a_picture_that_cannot_be_drawn_stops_nothing(certloop: Any, tmp_path: Path) -> None:
+    """The files do not exist, so that nothing can be drawn on them."""
+    ran = certloop("extract", "a.jpg", "b.jpg", "--format", "jsonl", "--annotate", tmp_path)
+    assert (ran.code, len(ran.out.splitlines())) == (1, 2)
+    assert ran.err.count("warning: not annotated: error[file_not_found]") == 2
+
+
+@pytest.mark.usefixtures("toy_reader")
+def test_pictures_go_where_they_can_under_names_that_fit(certloop: Any, tmp_path: Path) -> None:
+    from PIL import Image
+
+    long = tmp_path / ("示" * 83 + ".png")  # 249 bytes and a suffix: the longest name there is
+    Image.new("RGB", (64, 64), "white").save(long)
+    assert certloop("extract", long, "--format", "jsonl", "--annotate", tmp_path / "out").code == 0
+    assert [p.name for p in (tmp_path / "out").iterdir()] == ["示" * 66 + "_p1.png"]
+    if Path("/proc").is_dir():
+        ran = certloop("extract", long, "--format", "jsonl", "--annotate", "/proc")
+        assert (ran.code, len(ran.out.splitlines())) == (1, 1)
+        assert "warning: not annotated: cannot write to /proc" in ran.err
+
+
+def test_no_control_character_of_a_value_reaches_the_terminal(certloop: Any) -> None:
+    for arguments in (["uscc", "a\x07\x1b[31m\x9bb"], ["date", "2019\x07\x7f年"], ["uscc", "a\x07\x9bb", "--json"]):
+        assert not {"\x07", "\x1b", "\x9b", "\x7f"} & set(certloop("validate", *arguments).out)
+    assert json.loads(certloop("validate", "uscc", "a\x07\x9bb", "--json").out)["value"] == "a\x07\x9bb"
+
+
+def test_evaluate_says_where_it_looked(certloop: Any, tmp_path: Path) -> None:
+    row = {"file": "gone.jpg", "doc_type": "营业执照", "fields": {"名称": "示例公司"}}
+    (tmp_path / "labels.jsonl").write_text(json.dumps(row), encoding="utf-8")
+    ran = certloop("evaluate", tmp_path)
+    assert ran.code == 2
+    assert str(tmp_path / "gone.jpg") in ran.err

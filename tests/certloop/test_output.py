@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import openpyxl
@@ -86,6 +87,28 @@ def test_the_table_shows_values_and_failed_checks_but_no_absent_field(tmp_path: 
     assert "校验码不符" in text
     assert "经营范围" not in text
     assert "image_truncated" in text
+
+
+def test_the_table_says_what_is_missing_and_what_is_doubtful() -> None:
+    stream = io.StringIO()
+    fields = {"name": FieldResult("名称", "示例", "示例", FieldStatus.READ, 0.62), "scope": FieldResult("经营范围", None)}
+    licence = Document("business_licence", 0.99, fields, missing=("scope", "no_such_field"))
+    TableWriter(stream, {"business_licence": "营业执照"}).write(
+        Result("a.jpg", FileStatus.OK, (licence, Document("unknown", 0.0)))
+    )
+    text = stream.getvalue()
+    assert "missing: 经营范围, no_such_field" in text
+    assert "?0.62" in text
+    assert text.startswith("a.jpg (1 of 2)  营业执照"), "the type's title where none was read"
+    assert text.splitlines()[-1] == "a.jpg (2 of 2)  no known certificate type"
+
+
+def test_csv_and_xlsx_say_what_is_missing(tmp_path: Path) -> None:
+    lacking = Result("a.jpg", FileStatus.OK, (replace(document(), missing=("scope",)),))
+    text = write(Format.CSV, tmp_path / "out.csv", lacking).read_text(encoding="utf-8-sig")
+    assert {row["missing"] for row in csv.DictReader(io.StringIO(text))} == {"经营范围"}
+    head, row = openpyxl.load_workbook(write(Format.XLSX, tmp_path / "out.xlsx", lacking))["business_licence"].values
+    assert row[head.index("missing")] == "经营范围"
 
 
 EVIL = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "  =1", "＝1", "＋1", "－1", "＠x"]

@@ -29,7 +29,19 @@ def test_limits_reach_the_rooms(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (limits.max_pages, limits.max_bytes) == (3, 1000)
 
 
-@pytest.mark.parametrize(("name", "value"), [("WORKERS", "0"), ("WORKERS", "many"), ("ENGINE", "magic"), ("MAX_BYTES", "-1")])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("WORKERS", "0"),
+        ("WORKERS", "many"),
+        ("ENGINE", "magic"),
+        ("MAX_BYTES", "-1"),
+        ("DECODE_TIMEOUT_S", "inf"),
+        ("DECODE_TIMEOUT_S", "nan"),
+        ("DECODE_MEMORY_BYTES", "1"),
+        ("DECODE_MEMORY_BYTES", str(2**70)),
+    ],
+)
 def test_a_wrong_setting_is_named(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
     monkeypatch.setenv(f"CERTLOOP_{name}", value)
     with pytest.raises(UsageError, match=f"CERTLOOP_{name}"):

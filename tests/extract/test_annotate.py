@@ -82,3 +82,8 @@ def test_seals_codes_and_failed_files_are_drawn_too() -> None:
     assert picture.getpixel((200, 50)) != (255, 255, 255)
     failed = Result("a.png", FileStatus.FAILED, error={"code": "x", "message": "y"})
     assert len(annotate(failed, [page()])) == 1
+
+
+def test_what_is_missing_stands_in_the_panel() -> None:
+    shown = annotate(result(field(), missing=("scope",)), [page()])[0]
+    assert shown.tobytes() != annotate(result(field()), [page()])[0].tobytes()
