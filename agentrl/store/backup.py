@@ -12,7 +12,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -25,7 +25,7 @@ from certloop.agentrl.store.blobs import LocalBlobs, open_blobs, replace_synced,
 from certloop.agentrl.store.cipher import Cipher
 from certloop.agentrl.store.engine import PLAIN, parse_url, reading, writing
 from certloop.agentrl.store.erase import JOURNAL, finish_erasures, replay_journal
-from certloop.agentrl.store.errors import BackupError, BlobMissingError
+from certloop.agentrl.store.errors import BackupError, BlobMissingError, StoreError
 from certloop.agentrl.store.events import now
 from certloop.agentrl.store.schema import TENANT_TABLES, audit, links, meta
 from certloop.agentrl.store.store import Store, check_key
@@ -55,9 +55,14 @@ class Restored:
 def backup(store: Store, folder: Path, *, actor: str, kind: BackupKind | None = None) -> dict[str, Any]:
     """Write a backup into an empty or new folder and return its manifest. Default: ``sqlite`` for SQLite, else ``portable``.
 
-    Every blob is compared with its hash on the way. Raises BackupError (the folder is not empty, or the kind does not fit),
-    BlobMissingError, BlobCorruptError.
+    Every blob is compared with its hash on the way. Raises BackupError (the folder is not empty or cannot be written, or the kind
+    does not fit), BlobMissingError, BlobCorruptError.
     """
+    with _said(folder):
+        return _backup(store, folder, actor, kind)
+
+
+def _backup(store: Store, folder: Path, actor: str, kind: BackupKind | None) -> dict[str, Any]:
     kind = kind or (BackupKind.SQLITE if store.engine.dialect.name == "sqlite" else BackupKind.PORTABLE)
     if kind is BackupKind.SQLITE and store.engine.dialect.name != "sqlite":
         raise BackupError("only an SQLite store has an SQLite backup; leave the kind out, or say portable")
@@ -92,6 +97,11 @@ def restore(
     blobs it had before. A backup of a sealed store is sealed, too: ``cipher`` must be the same. Raises StoreKeyError for another
     one, BackupError when the backup is incomplete or changed, or the target is not empty.
     """
+    with _said(folder):
+        return _restore(folder, url, blob_url, actor, journal_url, cipher)
+
+
+def _restore(folder: Path, url: str, blob_url: str, actor: str, journal_url: str, cipher: Cipher | None) -> Restored:
     manifest = _checked(folder)
     check_key(manifest["key_id"], cipher or PLAIN)
     parsed = parse_url(url)
@@ -113,6 +123,19 @@ def restore(
             _read_tables(store, folder)
     with Store.open(url, blob_url, cipher=cipher) as store:  # again: the salt of its subject keys is now the backup's
         return _after(store, folder, manifest, actor, journal_url)
+
+
+@contextmanager
+def _said(folder: Path) -> Iterator[None]:
+    """Turns what the disk refuses into a BackupError that names the place."""
+    try:
+        yield
+    except StoreError:  # some are OSErrors, too
+        raise
+    except OSError as error:
+        raise BackupError(f"{error.filename or folder} cannot be used: {error.strerror or type(error).__name__}") from None
+    except sqlite3.Error as error:
+        raise BackupError(f"the database cannot be copied ({type(error).__name__}); is there room in {folder}?") from None
 
 
 def _after(store: Store, folder: Path, manifest: dict[str, Any], actor: str, journal_url: str) -> Restored:

@@ -16,6 +16,8 @@ from certloop.agentrl.store.blobs import check_tenant
 from certloop.agentrl.store.cipher import Cipher, Plain
 from certloop.agentrl.store.errors import (
     DuplicateEventError,
+    EventError,
+    NotFoundError,
     StoreBusyError,
     StoreDamagedError,
     StoreError,
@@ -38,6 +40,10 @@ def parse_url(url: str) -> URL:
     if backend == "sqlite":
         if parsed.database in (None, "", ":memory:"):
             raise StoreUrlError("an SQLite store needs a file: sqlite:///folder/store.db")
+        if parsed.query:
+            raise StoreUrlError(
+                "an SQLite store's address is a file and nothing else: sqlite:///folder/store.db, without ?options"
+            )
         return parsed.set(database=str(Path(str(parsed.database)).expanduser()))
     if backend == "postgresql":
         return parsed.set(drivername="postgresql+psycopg")
@@ -125,19 +131,25 @@ def reading(engine: Engine, tenant: str | None) -> Iterator[Connection]:
     options: dict[str, Any] = {}
     if engine.dialect.name == "postgresql":
         options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
-    with guarded(), engine.connect().execution_options(**options) as connection, connection.begin():
-        set_tenant(connection, tenant)
-        yield connection
+    try:
+        with guarded(), engine.connect().execution_options(**options) as connection, connection.begin():
+            set_tenant(connection, tenant)
+            yield connection
+    except UnicodeEncodeError:
+        raise NotFoundError("the store holds nothing by a name that is no text (half a character in it)") from None
 
 
 @contextmanager
 def writing(engine: Engine, tenant: str | None) -> Iterator[Connection]:
     """One transaction; when the block ends it is durable. Writers of one tenant queue (SQLite: writers of one file)."""
-    with guarded(), engine.connect().execution_options(store_writes=True) as connection, connection.begin():
-        set_tenant(connection, tenant)
-        if tenant is not None and connection.dialect.name == "postgresql":
-            connection.execute(text("SELECT pg_advisory_xact_lock(hashtextextended(:t, 0))"), {"t": f"certloop:{tenant}"})
-        yield connection
+    try:
+        with guarded(), engine.connect().execution_options(store_writes=True) as connection, connection.begin():
+            set_tenant(connection, tenant)
+            if tenant is not None and connection.dialect.name == "postgresql":
+                connection.execute(text("SELECT pg_advisory_xact_lock(hashtextextended(:t, 0))"), {"t": f"certloop:{tenant}"})
+            yield connection
+    except UnicodeEncodeError:
+        raise EventError("a text that is no text (half a character in it) cannot be stored") from None
 
 
 def set_tenant(connection: Connection, tenant: str | None) -> None:

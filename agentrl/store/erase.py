@@ -27,6 +27,7 @@ from certloop.agentrl.store.tenant import TenantStore
 JOURNAL = "erasure-journal"
 FINISHED = "erase.finished"
 MIN_MENTION = 2
+MAX_KEEP_DAYS = 36_500
 CHECKPOINT_WAIT_MS = 500
 ORPHAN_AGE_S = 24 * 3600.0
 _CHUNK = 400
@@ -112,9 +113,10 @@ def unfinished(store: TenantStore) -> frozenset[str]:
 
 
 def expired_documents(store: TenantStore, *, keep_days: float, today: datetime | None = None) -> tuple[str, ...]:
-    """The documents handed in more than ``keep_days`` ago that are still there. Raises EventError for less than 0 days."""
-    if keep_days < 0:
-        raise EventError("documents are kept for 0 days or more")
+    """The documents handed in more than ``keep_days`` ago that are still there. Raises EventError for less than 0 days,
+    or more than 100 years."""
+    if not 0 <= keep_days <= MAX_KEEP_DAYS:
+        raise EventError(f"documents are kept for 0 to {MAX_KEEP_DAYS} days")
     limit = ((today or datetime.now(UTC)) - timedelta(days=keep_days)).astimezone(UTC).isoformat(timespec="microseconds")
     with reading(store.engine, store.tenant) as connection:
         query = select(events.c.event_id).where(

@@ -44,6 +44,8 @@ def crop_all(images_dir: Path | str | None, file: str, regions: Sequence[Region]
     """
     if images_dir is None:
         return [Crop(note="no folder of images was given")] * len(regions)
+    if not file.isprintable():  # a NUL, or no text at all
+        return [Crop(note="image not found")] * len(regions)
     root = Path(images_dir).resolve()
     path = next((p for p in ((root / file).resolve(), root / Path(file).name) if p.is_file() and p.is_relative_to(root)), None)
     if path is None:

@@ -14,8 +14,10 @@ def read_objects(path: Path | str, error: type[EvaluationError]) -> Iterator[tup
     """Yield (where, object) for every line that is not blank; ``where`` names file and line. Raises ``error``."""
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as cause:
-        raise error(f"{path}: cannot be read: {cause}") from cause
+    except UnicodeDecodeError as cause:
+        raise error(f"{path}: cannot be read: not UTF-8 (byte {cause.start})") from cause
+    except (OSError, ValueError) as cause:  # ValueError: a NUL in the name
+        raise error(f"{path}: cannot be read: {getattr(cause, 'strerror', None) or cause}") from cause
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue

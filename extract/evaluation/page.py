@@ -36,7 +36,7 @@ def write_html(report: Report, images_dir: Path | str | None, path: Path | str, 
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(render_html(report, images_dir, max_cases=max_cases), encoding="utf-8")
+    target.write_text(render_html(report, images_dir, max_cases=max_cases), encoding="utf-8", errors="backslashreplace")
     return target
 
 

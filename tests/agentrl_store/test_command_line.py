@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from certloop import CertloopError
 from certloop.agentrl.signals.emit import Origin, review_signals
-from certloop.agentrl.store import Store, add_signals, read_key
+from certloop.agentrl.store import EventError, Store, add_signals, expired_documents, read_key
 from certloop.agentrl.trajectory import Consent, Trajectory
 from certloop.cli import app
 
@@ -182,3 +182,48 @@ def test_commands_that_make_no_sense(shell: Shell) -> None:
     assert shell.error("trajectories", "export", "--output", str(shell.folder / "no" / "rows.jsonl")) == "usage"
     with Store.open(shell.url) as store:
         assert store.tenants() == ("default",)
+
+
+def test_a_foreign_name_is_not_told_who_is_there(shell: Shell) -> None:
+    for command in (("trajectories", "list"), ("store", "erase", "--document", "x"), ("store", "sweep")):
+        said = shell(*command, "--tenant", "nobody").exception
+        assert isinstance(said, CertloopError)
+        assert said.message == "the store has no tenant 'nobody'"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("trajectories", "show", "\udcff"),
+        ("store", "erase", "--document", "\udcff"),
+        ("store", "erase", "--trajectory", "\udcff"),
+    ],
+)
+def test_a_name_that_is_no_text_is_not_found(shell: Shell, command: tuple[str, ...]) -> None:
+    assert shell.error(*command) == "not_found"
+
+
+def test_a_retention_of_ages_is_refused(shell: Shell) -> None:
+    for days in ("99999999999999", "inf", "nan", "-1"):
+        done = shell("store", "erase", "--older-than-days", days)
+        assert (done.exit_code, done.exception.__class__) == (2, SystemExit), days
+    with Store.open(shell.url) as store:
+        for keep_days in (1e14, float("nan"), -1.0):
+            with pytest.raises(EventError, match="0 to 36500 days"):
+                expired_documents(store.for_tenant("default"), keep_days=keep_days)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "portable"])
+def test_a_backup_without_a_place_says_so(shell: Shell, kind: str) -> None:
+    (shell.folder / "file").write_bytes(b"")
+    for place in ("file", "file/x"):
+        assert shell.error("store", "backup", str(shell.folder / place), "--kind", kind) == "backup_invalid"
+    shell.out("store", "backup", str(shell.folder / "good"), "--kind", "sqlite")
+    url = f"sqlite:///{shell.folder}/file/x.db"
+    assert shell.error("store", "restore", str(shell.folder / "good"), "--store", url) == "backup_invalid"
+
+
+def test_an_sqlite_address_has_no_options(shell: Shell, recwarn: pytest.WarningsRecorder) -> None:
+    for options in ("mode=memory", "uri=true&mode=ro", "x=1"):
+        assert shell.error("store", "verify", "--store", f"{shell.url}?{options}") == "store_url_invalid"
+    assert not recwarn.list

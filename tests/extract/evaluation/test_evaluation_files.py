@@ -4,7 +4,10 @@ import json
 import pickle
 
 import pytest
+from typer.testing import CliRunner
 
+from certloop.cli import app
+from certloop.errors import UsageError
 from certloop.extract.evaluation import (
     LabelsError,
     ResultsError,
@@ -51,6 +54,8 @@ def test_labels_of_one_and_of_several_certificates(tmp_path) -> None:
         {"file": "b", "doc_type": "x", "fields": {"秘密": 3}},
         {"file": "b", "doc_type": "x", "fields": {}, "uncertain": "名称"},
         {"file": "b", "doc_type": "x", "documents": ["x"]},
+        *(ROW | {"file": f} for f in ("../x", "a/../../x", "/etc/passwd", "..\\x", "C:\\x", "a\0b")),
+        json.dumps(ROW | {"file": "a\ud800"}),
         ROW,
     ],
 )
@@ -67,6 +72,10 @@ def test_missing_empty_and_undecodable_files(tmp_path) -> None:
         read_labels(tmp_path / "none.jsonl")
     with pytest.raises(LabelsError, match="holds no label"):
         read_labels(write(tmp_path / "l.jsonl", ""))
+    with pytest.raises(LabelsError, match=r"cannot be read: [^\[]*$"):
+        read_labels(tmp_path)
+    with pytest.raises(LabelsError, match="cannot be read"):
+        read_labels("a\0b")
     (tmp_path / "r.jsonl").write_bytes(b"\xff\xfe{}")
     with pytest.raises(ResultsError, match="cannot be read"):
         read_results(tmp_path / "r.jsonl")
@@ -134,3 +143,14 @@ def test_labels_of_a_type() -> None:
     assert licence.canonical("发证 日期") == licence.canonical("issued_on") == "登记日期"
     assert licence.kinds["登记日期"] == "date"
     assert not licence.has("证照名称")
+
+
+@pytest.mark.parametrize("option", ["--json", "--html"])
+def test_a_report_that_cannot_be_written_names_its_file(tmp_path, option) -> None:
+    """A full disk tells no file name: the command knows it."""
+    labels = write(tmp_path / "labels.jsonl", ROW)
+    document = Document("business_licence", 1.0, {"name": FieldResult("名称", "乙", "乙", FieldStatus.READ, 0.5)})
+    results = write(tmp_path / "r.jsonl", Result("a.jpg", FileStatus.OK, (document,)).to_json())
+    done = CliRunner().invoke(app, ["evaluate", str(tmp_path), "--labels", labels, "--results", results, option, "/dev/full"])
+    assert isinstance(done.exception, UsageError), done.output
+    assert done.exception.message.startswith("cannot write /dev/full: ")

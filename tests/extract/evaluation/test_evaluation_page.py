@@ -64,6 +64,8 @@ def test_exif_orientation_transparency_and_16_bits(tmp_path) -> None:
 
 
 def test_what_cannot_be_shown_gives_a_note(tmp_path) -> None:
+    for name in ("../x.png", "a\0b", "a\ud800"):
+        assert crop_all(tmp_path, name, [Region()])[0].note == "image not found"
     images = tmp_path / "images"
     images.mkdir()
     page_with_mark().save(images / "a.png")
