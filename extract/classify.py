@@ -118,13 +118,33 @@ def classify(rows: Sequence[Row], registry: Registry, *, doc_type: str | None = 
         if title is None and candidate.titled and not _worth_trying(rows, candidate):
             continue
         labels = tuple(find_labels(rows, candidate))
-        candidates.append((_evidence(candidate, title, labels, tallest), candidate, title, labels))
+        evidence = _evidence(candidate, title, labels, tallest)
+        if _other_headline(rows, title):
+            evidence *= 0.5
+        candidates.append((evidence, candidate, title, labels))
     if not candidates:
         return Classification(UNKNOWN, 1.0, None, ())
     best, chosen, title, labels = max(candidates, key=lambda c: c[0])
     if best < 1.0:
         return Classification(UNKNOWN, min(1.0, 1.0 - best / 2), None, ())
     return Classification(chosen.id, min(1.0, 0.4 + best / 4), title, labels)
+
+
+def _other_headline(rows: Sequence[Row], title: Title | None) -> bool:
+    """Whether the page is headed by something else: a line of print clearly larger than the text (and than the title, which then
+    is only named: 关于提交营业执照的函) that stands above it, or in the page's upper third where no title was found."""
+    ems = sorted(row.glyphs[0].em for row in rows)
+    top, bottom = min(row.y for row in rows), max(row.y for row in rows)
+    size = title.em / 0.7 if title else 1.35 * ems[len(ems) // 2]
+    limit = title.y - 0.5 * title.em if title else top + 0.33 * (bottom - top)
+    for row in rows:
+        if row.y >= limit:
+            continue
+        for start, end in _pieces(row):
+            glyphs = row.glyphs[start:end]
+            if sum("一" <= g.key <= "鿿" for g in glyphs) >= 4 and sum(g.em for g in glyphs) / len(glyphs) > size:
+                return True
+    return False
 
 
 def _worth_trying(rows: Sequence[Row], candidate: DocumentType) -> bool:

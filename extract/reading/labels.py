@@ -82,10 +82,12 @@ def find_labels(
     usual = sorted(row.glyphs[0].em for row in rows)[len(rows) // 2] if rows else 0.0
     candidates = [c for c in candidates if (c.em < 1.8 * usual or c.colon) and (allowed is None or allowed(c))]
     values = _value_places(candidates, rows)
+    doubtful = {id(c) for c in candidates if c.glued and _stands_as_value(c, values)}
+    firm = [c for c in candidates if id(c) not in doubtful]
     supported = []
     for candidate in candidates:
-        support = _support(candidate, candidates)
-        if candidate.glued and not support and _stands_as_value(candidate, values):
+        support = _support(candidate, firm)
+        if id(candidate) in doubtful and not support:
             continue  # a value that begins with a label's words
         supported.append(replace(candidate, score=candidate.score + support))
     chosen = _choose(supported, rows)
