@@ -98,6 +98,8 @@ def preview_command(
 
     if out.suffix.lower() not in _PICTURES:
         raise OutputError(f"{out.name!r} is no name of a picture; end it with one of {', '.join(_PICTURES)}")
+    if not out.parent.is_dir():
+        raise OutputError(f"cannot write {out}: {out.parent} is no folder")
     for type_id in _types(types):
         path = out if len(types) == 1 and types[0] != "all" else out.with_name(f"{out.stem}_{type_id}{out.suffix}")
         sheet, data = preview(type_id, profile=profile, count=count, seed=seed, search_path=templates or ()), BytesIO()

@@ -223,6 +223,10 @@ def test_a_backup_without_a_place_says_so(shell: Shell, kind: str) -> None:
     assert shell.error("store", "restore", str(shell.folder / "good"), "--store", url) == "backup_invalid"
 
 
+def test_images_without_a_place_say_so(shell: Shell) -> None:
+    assert shell.error("trajectories", "export", "--images", "/dev/null/x") == "export_invalid"
+
+
 def test_an_sqlite_address_has_no_options(shell: Shell, recwarn: pytest.WarningsRecorder) -> None:
     for options in ("mode=memory", "uri=true&mode=ro", "x=1"):
         assert shell.error("store", "verify", "--store", f"{shell.url}?{options}") == "store_url_invalid"

@@ -107,6 +107,8 @@ def test_places_that_cannot_be_written_are_said(tmp_path: Path) -> None:
     nowhere = str(tmp_path / "file" / "x")
     assert refused("preview", "--type", "id_card", "--count", "1", "--out", f"{nowhere}.png") == "output_failed"
     assert refused("preview", "--type", "id_card", "--count", "1", "--out", str(tmp_path / "sheet")) == "output_failed"
+    assert refused("preview", "--type", "id_card", "--count", "1", "--out", str(tmp_path / "no" / "x.png")) == "output_failed"
+    assert not (tmp_path / "no").exists()
     assert refused("make", "--type", "id_card", "--count", "1", "--out", nowhere) == "dataset_failed"
     assert refused("examples", nowhere) == "output_failed"
     (tmp_path / "d").mkdir()
@@ -133,9 +135,9 @@ def test_every_command_takes_further_folders_of_types(root: Path, tmp_path: Path
     shutil.copytree(root / "templates" / "id_card", tmp_path / "types" / "my_card")
     text = (tmp_path / "types/my_card/type.toml").read_text(encoding="utf-8")
     (tmp_path / "types/my_card/type.toml").write_text(text.replace('id = "id_card"', 'id = "my_card"'), encoding="utf-8")
-    out = ["preview", "--type", "my_card", "--count", "1", "--profile", "clean", "--out", str(tmp_path / "new" / "p.webp")]
+    out = ["preview", "--type", "my_card", "--count", "1", "--profile", "clean", "--out", str(tmp_path / "p.webp")]
     assert CliRunner().invoke(app, [*out, "--templates", str(tmp_path / "types")]).exit_code == 0
-    assert (tmp_path / "new" / "p.webp").stat().st_size > 1000
+    assert (tmp_path / "p.webp").stat().st_size > 1000
     listed = CliRunner().invoke(app, ["layouts", "--type", "my_card"], env={"CERTLOOP_TEMPLATE_PATH": f"{tmp_path / 'types'}"})
     assert listed.exit_code == 0 and "my_card\t" in listed.output
     assert refused("layouts", "--type", "my_card") == "unknown_type"

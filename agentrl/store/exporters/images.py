@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from certloop.agentrl.store.blobs import replace_synced
+from certloop.agentrl.store.errors import ExportError, StoreError
 from certloop.agentrl.store.tenant import TenantStore
 
 _MAGIC = (
@@ -22,10 +23,15 @@ _MAGIC = (
 def write_images(store: TenantStore, hashes: Iterable[str], folder: Path) -> list[str]:
     """Write blobs as ``folder/SHA256.EXT`` (those there already are kept) and return their paths in order.
 
-    Raises NotFoundError, BlobMissingError, BlobCorruptError.
+    Raises NotFoundError, BlobMissingError, BlobCorruptError, and ExportError when the folder cannot be written.
     """
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return [str(_write(store, sha256, folder)) for sha256 in hashes]
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return [str(_write(store, sha256, folder)) for sha256 in hashes]
+    except StoreError:  # some are OSErrors, too
+        raise
+    except OSError as error:
+        raise ExportError(f"images cannot be written to {folder}: {error.strerror or type(error).__name__}") from None
 
 
 def _write(store: TenantStore, sha256: str, folder: Path) -> Path:
