@@ -122,6 +122,8 @@ def test_the_worked_example_of_a_new_type_works(tmp_path: Path) -> None:
     copied = re.search(r"cp -r (templates/\S+)", TEMPLATES_README)
     assert copied is not None
     assert (ROOT / copied.group(1) / "type.toml").exists()
+    forms = ROOT / copied.group(1) / "layouts"
+    assert not forms.exists() or "rm -r my_types/hygiene_permit/layouts" in TEMPLATES_README, "they belong to the other type"
     folder.mkdir(parents=True)
     for language, name in (("toml", "type.toml"), ("text", "prompt.txt")):
         block = re.search(rf"^```{language}\n(.*?)^```", TEMPLATES_README, re.MULTILINE | re.DOTALL)
@@ -137,6 +139,23 @@ def test_the_worked_example_of_a_new_type_works(tmp_path: Path) -> None:
         [sys.executable, "-m", "pytest", *conformance], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert checked.returncode == 0, checked.stdout
+
+
+def test_the_readme_shows_every_key_of_a_result() -> None:
+    from certloop.extract.result import Document, FieldResult, FieldStatus, FileStatus, Result
+
+    document = Document("business_licence", 0.9, {"name": FieldResult("名称", None)})
+    row = Result("a.jpg", FileStatus.OK, (document,)).to_json()
+    keys = {*row, *row["documents"][0], *row["documents"][0]["fields"]["name"]}
+    assert not {key for key in keys if f'"{key}"' not in README}
+    assert not {status for status in FieldStatus if f"`{status}`" not in README}
+
+
+def test_the_readme_names_every_quality_flag() -> None:
+    source = (ROOT / "extract" / "marks" / "quality.py").read_text(encoding="utf-8")
+    flags = re.findall(r'^ {8}"(\w+)": ', source, re.MULTILINE)
+    assert "blur" in flags
+    assert not {flag for flag in flags if f"`{flag}`" not in README}
 
 
 def test_the_template_readme_names_every_key() -> None:
