@@ -133,6 +133,8 @@ def classify(rows: Sequence[Row], registry: Registry, *, doc_type: str | None = 
 def _other_headline(rows: Sequence[Row], title: Title | None) -> bool:
     """Whether the page is headed by something else: a line of print clearly larger than the text (and than the title, which then
     is only named: 关于提交营业执照的函) that stands above it, or in the page's upper third where no title was found."""
+    if not rows:
+        return False
     ems = sorted(row.glyphs[0].em for row in rows)
     top, bottom = min(row.y for row in rows), max(row.y for row in rows)
     size = title.em / 0.7 if title else 1.35 * ems[len(ems) // 2]

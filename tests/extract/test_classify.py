@@ -170,3 +170,14 @@ def test_a_forced_type_is_taken() -> None:
 
     found = layout_of(form(*COMPANY, title="没有这种证"), "business_licence")
     assert found.drafts["name"].text == "示例市样本贸易有限公司"
+
+
+def test_a_letter_that_only_lists_a_licence_is_unknown() -> None:
+    page = [
+        at(300, 100, "关于提交营业执照的函", 60),
+        at(100, 250, "各有关单位"),
+        at(100, 320, "现将下列材料报送贵单位审核"),
+        at(100, 390, "营业执照"),
+        at(100, 460, "成立日期：2019年3月5日"),
+    ]
+    assert kind_of(page).type_id == "unknown"

@@ -23,7 +23,7 @@ TRUTH: dict[str, dict[str, Any]] = {
 }
 DOCUMENT_KEYS = {
     "doc_type", "type_confidence", "type_version", "title", "copy", "pages", "box", "rotation", "fields", "validations",
-    "quality", "seals", "qr", "release", "trajectory_id",
+    "quality", "seals", "qr", "release", "trajectory_id", "missing",
 }  # fmt: skip
 FIELD_KEYS = {"label", "value", "normalised", "status", "confidence", "box", "page", "validations"}
 VERDICT_KEYS = {"rule", "severity", "outcome", "message_zh", "message_en"}

@@ -259,3 +259,28 @@ def test_the_copy_mark_beside_the_title() -> None:
         at(480, 145, "（副本）", 26),
     ]
     assert read_page(page)["copy"] == "副本"
+
+
+_FIRM = (("类    型", "有限责任公司"), ("法定代表人", "王小明"), ("注册资本", "壹佰万元整"))
+
+
+@pytest.mark.parametrize(
+    "name", ["经营范围策划有限公司", "营业期限文化传媒有限公司", "注册资本管理咨询有限公司", "经营者之家有限公司"]
+)
+def test_a_value_may_begin_with_the_words_of_a_label(name: str) -> None:
+    assert read_page(form(("名    称", name), *_FIRM))["name"] == name
+
+
+def test_a_scope_that_names_labels_is_not_cut() -> None:
+    scope = "商标代理；注册资本验资咨询；法定代表人变更代理；住所托管"
+    assert read_page(form(("名    称", "示例市样本贸易有限公司"), *_FIRM, ("经营范围", scope)))["scope"] == scope
+
+
+def test_a_bracket_of_the_label_is_no_part_of_the_value() -> None:
+    page = [
+        at(400, 90, "开户许可证", 66),
+        at(100, 200, "法定代表人（单位负贵入）王小明"),
+        at(100, 270, "开户银行"), at(300, 270, "示例银行样本支行"),
+        at(100, 340, "账号"), at(300, 340, "6222000011112222"),
+    ]  # fmt: skip
+    assert read_page(page, "bank_account_permit")["person"] == "王小明"
