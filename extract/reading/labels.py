@@ -246,6 +246,7 @@ def _label(index: int, row: Row, start: int, end: int, stop: int, score: float, 
 def _value_places(candidates: Sequence[Label], rows: Sequence[Row]) -> list[tuple[int, int, float]]:
     """(row, glyph, left edge) of what follows each label that is clearly one: the places where values begin."""
     clear = [c for c in candidates if c.exact and not c.glued and c.field != STOP and c.end < len(rows[c.row].glyphs)]
+    clear = [c for c in clear if rows[c.row].gaps[c.end] < 7.0]  # farther off stands another column
     return [(c.row, c.end, rows[c.row].glyphs[c.end].left) for c in clear]
 
 
