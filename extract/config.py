@@ -24,5 +24,5 @@ class ExtractConfig:
     limits: IngestLimits = field(default_factory=IngestLimits)
     template_path: tuple[str, ...] = ()
     guidance: Guidance = field(default_factory=Guidance)
-    second_reads: int = 24
+    second_reads: int = 16
     release: str = "embedded"

@@ -24,11 +24,14 @@ from certloop.extract.planning import Action, plan
 from certloop.extract.reading.document import LayoutReading, read_layout
 from certloop.extract.reading.glyphs import rows_of, runs_of
 from certloop.extract.reading.orient import Upright, find_upright
+from certloop.extract.result import Seal
 from certloop.extract.seal_values import with_seal_values
 from certloop.extract.signatures import with_marks
 from certloop.extract.split import split_lines
-from certloop.extract.surroundings import Surroundings, look_around, without_seal_text
+from certloop.extract.surroundings import Surroundings, look_around, with_ring_text, without_seal_text
 from certloop.templates import DocumentType, Registry, squash
+
+SURE_RING = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,22 +115,35 @@ class _Episode:
             if not actions:
                 break
             changed = False
-            for action in actions[: self.budget]:
+            settled: set[str] = set()
+            for action in actions:
+                if self.budget <= 0 or action.field in settled:
+                    continue
                 tried.add(action.key)
                 self.budget -= 1
                 lines, altered = self._act(action, lines)
                 changed = changed or altered
+                if altered and action.tool != "reread":
+                    settled.add(action.field)  # think again before looking a third time
                 if action.tool == "strip" and altered:
                     tried.add(f"inked {action.field}")  # the strip was already read without the ink
             if not changed:
                 break
             _, layout = self._think(lines, doc_type.id)
         if layout is not None:
-            layout = with_seal_values(layout, doc_type, self.around.seals, self.upright)
+            layout = with_seal_values(layout, doc_type, self._seals(doc_type, layout), self.upright)
             layout = with_marks(layout, doc_type, self.image, self.around.seals, self.upright)
             if self.around.masked is not None and self.around.masked.covers:
                 layout, covered = with_covers(layout, self.around.masked, self.upright)
         return DocumentReading(doc_type, found, layout, self.upright, lines, self.steps, covered)
+
+    def _seals(self, doc_type: DocumentType, layout: LayoutReading) -> list[Seal]:
+        """The page's seals; where the authority is printed nowhere else, uncertain rings are read again with all patience."""
+        if "authority" not in doc_type.fields or "authority" in layout.drafts:
+            return list(self.around.seals)
+        doubtful = [s for s in self.around.seals if s.text_confidence < SURE_RING]
+        again = {id(s): with_ring_text(self.image, s, self.engine, thorough=True) for s in doubtful}
+        return [again.get(id(s), s) for s in self.around.seals]
 
     def _ink(self) -> list[NDArray[np.float32]]:
         """The page's coloured seals as polygons in upright pixels."""
@@ -137,7 +153,7 @@ class _Episode:
         if action.tool == "reread":
             seen = tools.reread(self.image, lines, action.lines(lines), self.engine, inked=action.inked)
         elif action.tool == "look_again":
-            seen = tools.look_again(self.image, lines, self.engine, long_edge=action.long_edge)
+            seen = tools.look_again(self.image, lines, self.engine)
         elif action.tool == "strip" and action.wanted is not None:
             seen = tools.read_strip(self.image, lines, self.upright.back(action.region), self.engine, action.wanted)
         else:

@@ -34,7 +34,7 @@ class Action:
     """One tool call. ``key`` keeps it from being done twice.
 
     ``reread`` the lines that hold ``glyphs``; ``zoom`` or ``red_ink`` a ``region`` ((4, 2) upright pixels) of ``em`` px
-    characters; read a region as one line (``strip``) that must hold ``wanted``; ``look_again`` at the page with ``long_edge`` px.
+    characters; read a region as one line (``strip``) that must hold ``wanted``; ``look_again`` at the whole page.
     """
 
     tool: str
@@ -45,7 +45,6 @@ class Action:
     glyphs: tuple[Glyph, ...] = dataclasses.field(default=(), compare=False)
     em: float = 16.0
     inked: bool = False
-    long_edge: int = 0
     wanted: re.Pattern[str] | None = dataclasses.field(default=None, compare=False)
 
     def lines(self, lines: Sequence[TextLine]) -> list[int]:
@@ -208,7 +207,7 @@ def _lost(doc_type: DocumentType, layout: LayoutReading) -> Iterator[Action]:
     groups = [(f,) for f in doc_type.required] + list(doc_type.one_of)
     lost = [g for g in groups if not any(f in layout.drafts or f in layout.cells for f in g)]
     if lost:
-        yield Action("look_again", lost[0][0], "required fields have no label on the page", "look 1600", long_edge=1600)
+        yield Action("look_again", lost[0][0], "required fields have no label on the page", "look again")
 
 
 def _told(doc_type: DocumentType, layout: LayoutReading, hints: Sequence[Hint]) -> Iterator[Action]:

@@ -31,7 +31,7 @@ class Surroundings:
 
 def look_around(image: Image, lines: Sequence[TextLine], engine: OcrEngine) -> Surroundings:
     """Find everything on an (H, W, 3) RGB page; ring texts are read with ``engine``."""
-    seals = tuple(_with_text(image, seal, engine) for seal in find_seals(image))
+    seals = tuple(with_ring_text(image, seal, engine, thorough=False) for seal in find_seals(image))
     codes = tuple(read_qr(image))
     masked = None
     if lines:
@@ -40,8 +40,9 @@ def look_around(image: Image, lines: Sequence[TextLine], engine: OcrEngine) -> S
     return Surroundings(seals, codes, quality_flags(image, lines, masked=masked), masked)
 
 
-def _with_text(image: Image, seal: Seal, engine: OcrEngine) -> Seal:
-    found = read_ring_text(image, seal, engine) if seal.shape in ("round", "oval") else None
+def with_ring_text(image: Image, seal: Seal, engine: OcrEngine, *, thorough: bool) -> Seal:
+    """The seal with the text of its ring, where that can be read."""
+    found = read_ring_text(image, seal, engine, thorough=thorough) if seal.shape in ("round", "oval") else None
     return seal if found is None else replace(seal, text=found[0], text_confidence=found[1])
 
 

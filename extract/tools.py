@@ -19,6 +19,7 @@ from certloop.extract.marks.red_ink import without_red
 
 SURE_WITHOUT_INK = 0.93
 PER_CHARACTER = 0.06  # a strip's reading that holds one character more is believed at so much less certainty
+LOOK_AGAIN = 1.15  # enlargement of the second detection over the first: other boxes merge and split
 BETTER = 0.015  # a second read replaces the first when its score is higher by this much
 
 
@@ -148,9 +149,9 @@ def _cut_off(line: TextLine, size: tuple[int, int]) -> bool:
     return line.left < 3 or line.right > size[0] - 3 or line.top < 1 or line.bottom > size[1] - 1
 
 
-def look_again(image: Image, lines: Sequence[TextLine], engine: OcrEngine, *, long_edge: int) -> Observation:
-    """Detect on the whole page at another size without red ink, and read only what the first pass did not see."""
-    quads = engine.detect(without_red(image), long_edge=long_edge)
+def look_again(image: Image, lines: Sequence[TextLine], engine: OcrEngine) -> Observation:
+    """Detect on the whole page a little larger and without red ink, and read only what the first pass did not see."""
+    quads = engine.detect(without_red(image), zoom=LOOK_AGAIN)
     fresh = [q for q in quads if all(_overlap(q, line.quad) < 0.4 for line in lines)]
     return merge(lines, engine.recognise(image, fresh))
 

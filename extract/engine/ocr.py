@@ -50,7 +50,7 @@ class OcrConfig:
     detect_short_edge: int = 736
     box_threshold: float = 0.5
     min_score: float = 0.5
-    voters: int = 12
+    voters: int = 8
 
 
 class OcrEngine:
@@ -63,16 +63,17 @@ class OcrEngine:
         """Detect and recognise every line of an (H, W, 3) RGB page; polygons are in its pixels."""
         return self.recognise(image, self.detect(image))
 
-    def detect(self, image: Image, *, long_edge: int | None = None, enlarge: bool = True) -> list[Quad]:
+    def detect(self, image: Image, *, zoom: float = 1.0, enlarge: bool = True) -> list[Quad]:
         """Find text lines; each quad is (4, 2) float32, clockwise from its own top left.
 
-        ``long_edge`` overrides the configured size; ``enlarge=False`` takes a small image as it is.
+        ``zoom`` multiplies the size at which the image is looked at; ``enlarge=False`` takes a small image as it is.
         """
         height, width = image.shape[:2]
         budget = math.sqrt(self.config.detect_pixels / (height * width))
-        scale = long_edge / max(height, width) if long_edge else min(1.0, budget)
+        scale = min(1.0, budget)
         if enlarge and min(height, width) * scale < self.config.detect_short_edge:
             scale = min(self.config.detect_short_edge / min(height, width), max(budget, scale))
+        scale *= zoom
         size = (max(32, round(width * scale / 32) * 32), max(32, round(height * scale / 32) * 32))
         resized = cv2.resize(image, size, interpolation=cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR)
         tensor = np.ascontiguousarray(resized[:, :, ::-1].transpose(2, 0, 1)[None], dtype=np.float32)
