@@ -93,9 +93,7 @@ def find_seals(image: Image) -> list[Seal]:
     color = red_ink(small)
     red = _sharp_red(small, color)
     found = [(ellipse, "red", shape, confidence) for ellipse, shape, confidence in _red_seals(red, color)]
-    for ellipse, confidence in (
-        [] if found else _rings(black_ink(small, red), _BLACK)
-    ):  # a copy has no red seal, an original no black
+    for ellipse, confidence in _rings(black_ink(small, red), _BLACK):
         filled = ring_evidence(red, ellipse).filled
         if filled < 0.25 and not any(_same(ellipse, other) for other, _, _, _ in found):
             found.append((ellipse, _ring_color(small, ellipse), _shape(ellipse), confidence))
