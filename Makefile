@@ -7,7 +7,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 LOCK := requirements.lock
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint $(LOCK)
-ROOMS := agentrl benchmarks certloop extract scripts synth templates tests validators $(wildcard train serve)
+ROOMS := agentrl benchmarks certloop extract scripts serve synth templates tests train validators
 EXAMPLES = $(sort $(wildcard examples/*.jpg examples/*.jpeg examples/*.png examples/*.pdf))
 export NO_ALBUMENTATIONS_UPDATE := 1
 
@@ -61,5 +61,5 @@ $(VENV)/.base: pyproject.toml $(LOCK) | $(BIN)/python
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.base
-	$(PIP_INSTALL) --editable '.[dev]'
+	$(PIP_INSTALL) --editable '.[dev,train,ui]'
 	@touch $@

@@ -164,7 +164,7 @@ def _recorder(
     from certloop.agentrl.store import Store
     from certloop.agentrl.trajectory import Consent
     from certloop.extract.ingest import Decoder
-    from certloop.recording import Recorder, Terms
+    from certloop.extract.recording import Recorder, Terms
 
     terms = Terms(tenant or "default", Consent((consent or Use.NONE).value), purpose or "", actor())
     with Store.open(url, settings.blob_url, cipher=store_cipher(settings)) as store:

@@ -20,7 +20,7 @@ from certloop.agentrl.trajectory import Consent
 from certloop.cli import app
 from certloop.extract import batch
 from certloop.extract.result import Document, FieldResult, FieldStatus, FileStatus, Result
-from certloop.recording import answer_of, subjects_of
+from certloop.extract.recording import answer_of, subjects_of
 from certloop.templates import load_types
 from certloop.validators import validate
 
