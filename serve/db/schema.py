@@ -1,8 +1,8 @@
 """The tables of the service. Trajectories, signals, consent and audit rows are the store's (``certloop.agentrl.store``).
 
-Every table of ``TENANT_TABLES`` has the tenant first in its key and is under row level security on Postgres. Times are UTC, ISO 8601
-with microseconds, so that text order is time order. JSON columns named in ``SEALED`` hold personal data: they are sealed with the
-store's cipher (when there is one) and never logged.
+Every table of ``TENANT_TABLES`` has the tenant first in its key and is under row level security on Postgres. Times are UTC,
+ISO 8601 with microseconds, so that text order is time order. JSON columns named in ``SEALED`` hold personal data: they are sealed
+with the store's cipher (when there is one) and never logged.
 
 An *upload* is one file that somebody handed in (``documents`` in the API); one upload holds one or more *certificates*.
 """
@@ -72,7 +72,7 @@ sessions = Table(
     Column("expires_at", Text, nullable=False),
 )
 
-# --- what was handed in and what was read -----------------------------------------------------------------------------------------
+# --- what was handed in and what was read --------------------------------------------------------------------------------------
 
 batches = Table(
     "serve_batches",
@@ -257,7 +257,8 @@ deliveries = Table(
 )
 
 TENANT_TABLES = (
-    users, batches, uploads, certificates, idempotency, reviews, history, reliability, calibrations, outcomes, webhooks, deliveries,
+    users, batches, uploads, certificates, idempotency,
+    reviews, history, reliability, calibrations, outcomes, webhooks, deliveries,
 )  # fmt: skip
 SEALED = {
     "serve_batches": ("checks",),
