@@ -68,14 +68,15 @@ class Batch:
         self._own_documents.add(document_id)
         for sha256 in images:
             self._links[(BLOB, sha256, document_id)] = None
-        for subject in subjects:
-            self._links[(SUBJECT, subject_key(self._salt, subject), document_id)] = None
+        self._link_subjects(document_id, subjects)
         return document_id
 
     def add_trajectory(self, trajectory: Trajectory, document_id: str | None = None, subjects: Iterable[str] = ()) -> str:
         """Add a trajectory and its steps; returns its id. Without ``document_id`` a document is added from what it says itself.
 
-        Raises TrajectoryError for a trajectory that is not well formed, EventError for another tenant's.
+        ``subjects`` are linked to the document either way: a file that holds several certificates is one document whose
+        trajectories each name somebody. Raises TrajectoryError for a trajectory that is not well formed, EventError for
+        another tenant's.
         """
         validate(trajectory)
         if trajectory.tenant_id != self._tenant:
@@ -91,6 +92,7 @@ class Batch:
         else:
             for sha256 in trajectory.image_sha256:
                 self._links[(BLOB, sha256, document_id)] = None
+            self._link_subjects(document_id, subjects)
         at, head = instant(trajectory.created_at), codec.to_json(replace(trajectory, steps=()))
         head["n_steps"] = len(trajectory.steps)
         about: tuple[str, str, str] = (document_id, trajectory.traj_id, trajectory.doc_type)
@@ -117,6 +119,10 @@ class Batch:
         """What the document may be used for from now on; what it was before stays on record."""
         payload = {"consent": str(Consent(consent)), "purpose": purpose}
         self._events.append(NewEvent(new_id(), Kind.CONSENT, payload, now(), document_id))
+
+    def _link_subjects(self, document_id: str, subjects: Iterable[str]) -> None:
+        for subject in subjects:
+            self._links[(SUBJECT, subject_key(self._salt, subject), document_id)] = None
 
     def write(self, connection: Connection, blobs: BlobStore, actor: str) -> None:
         """Write everything in the caller's transaction.

@@ -64,6 +64,23 @@ def test_an_erased_subject_is_gone_and_a_tombstone_stays(
     assert verify(store).clean
 
 
+def test_a_trajectory_added_to_a_stored_document_brings_its_own_subjects(store: Store, make_trajectory: Make) -> None:
+    acme = store.for_tenant("acme")
+    with acme.batch("engine") as batch:
+        document = batch.add_document(subjects=("一号样本",))
+        batch.add_trajectory(make_trajectory("t-1"), document, subjects=("二号样本", "二号样本"))
+    with acme.batch("engine") as batch:  # another day, another certificate of the same file; one of its names is known already
+        batch.add_trajectory(make_trajectory("t-2"), document, subjects=("三号样本", "一号样本"))
+    for name in ("一号样本", "二号样本", "三号样本"):
+        assert find_documents(acme, subject=name) == (document,)
+    erase(acme, find_documents(acme, subject="三号样本"), actor="desk", reason="request")
+    for traj_id in ("t-1", "t-2"):
+        with pytest.raises(ErasedError):
+            acme.trajectory(traj_id)
+    assert find_documents(acme, subject="一号样本") == ()
+    assert verify(store).clean
+
+
 def test_nothing_more_can_be_stored_about_an_erased_document(
     acme: TenantStore, make_trajectory: Make, make_signal: Callable[..., Signal]
 ) -> None:
