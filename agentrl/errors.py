@@ -18,6 +18,7 @@
     ├── TrajectoryError      (agentrl.trajectory)   a trajectory that must not be stored
     ├── SignalError          (agentrl.signals)      feedback that is not well formed
     ├── JudgeError           (agentrl.signals)      a judge that gave no usable vote
+    ├── TrainError           (train)                a run that cannot be trained
     └── StoreError           (agentrl.store)        the store's address, its state, or what it refuses
 
 The rooms' own ``errors`` modules draw what stands below these.
