@@ -1,0 +1,1 @@
+"""The HTTP API: routers, who may call them, and the one shape of every error."""

@@ -1,0 +1,130 @@
+"""What can go wrong in the service. Each class has its own stable code; messages hold ids and counts, never content.
+
+ServeError                     serve_error                base
+├── UnauthenticatedError       unauthenticated            no key or session, or one that is not valid (any more)
+│   └── LoginError             login_failed               a login and password that do not go together
+├── ForbiddenError             forbidden                  the role or the key's scopes do not allow it
+│   └── CsrfError              csrf                       a write by cookie without its token, or from another site
+├── RequestError               request_invalid            a request that is not well formed
+│   ├── CursorError            cursor_invalid             a cursor of another tenant, another list, or none
+│   └── TargetError            webhook_target             an address that webhooks are not sent to
+├── ConflictError              conflict                   the thing is in another state than the request needs
+├── PreconditionError          precondition_failed        If-Match names another revision than the current one
+├── PreconditionMissingError   precondition_required      a change without If-Match
+├── TooLargeError              too_large                  a body over the limit
+├── MediaTypeError             media_type                 a body of another kind than the route takes
+├── LimitedError               rate_limited               more requests than the tenant's rate
+│   ├── LockedOutError         locked_out                 too many wrong passwords; wait
+│   └── QueueFullError         queue_full                 the tenant's queue is full
+├── SettingsError              tenant_settings            settings of a tenant that make no sense
+├── NotStartedError            not_started                this process has no jobs, or they were ended
+└── DemoError                  demo_refused               demo mode anywhere but on a loopback address
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from certloop.agentrl.errors import CertloopError
+
+
+class ServeError(CertloopError):
+    """Base of the service's errors. ``headers`` go with the answer."""
+
+    code = "serve_error"
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return {}
+
+
+class UnauthenticatedError(ServeError, PermissionError):
+    code = "unauthenticated"
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return {"WWW-Authenticate": "Bearer"}
+
+
+class LoginError(UnauthenticatedError):
+    code = "login_failed"
+
+
+class ForbiddenError(ServeError, PermissionError):
+    code = "forbidden"
+
+
+class CsrfError(ForbiddenError):
+    code = "csrf"
+
+
+class RequestError(ServeError, ValueError):
+    """``errors`` names the places: rows of {"loc": [...], "message": "..."}, without what stood there."""
+
+    code = "request_invalid"
+
+    def __init__(self, message: str, errors: Sequence[Mapping[str, object]] = ()) -> None:
+        super().__init__(message)
+        self.errors = tuple(errors)
+
+
+class CursorError(RequestError):
+    code = "cursor_invalid"
+
+
+class TargetError(RequestError):
+    code = "webhook_target"
+
+
+class ConflictError(ServeError, ValueError):
+    code = "conflict"
+
+
+class PreconditionError(ServeError, ValueError):
+    code = "precondition_failed"
+
+
+class PreconditionMissingError(ServeError, ValueError):
+    code = "precondition_required"
+
+
+class TooLargeError(ServeError, ValueError):
+    code = "too_large"
+
+
+class MediaTypeError(ServeError, ValueError):
+    code = "media_type"
+
+
+class LimitedError(ServeError, RuntimeError):
+    """``retry_after_s``: when it is worth trying again."""
+
+    code = "rate_limited"
+
+    def __init__(self, message: str, retry_after_s: float = 1.0) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return {"Retry-After": str(max(1, int(-(-self.retry_after_s // 1))))}
+
+
+class LockedOutError(LimitedError):
+    code = "locked_out"
+
+
+class QueueFullError(LimitedError):
+    code = "queue_full"
+
+
+class SettingsError(RequestError):
+    code = "tenant_settings"
+
+
+class DemoError(ServeError, ValueError):
+    code = "demo_refused"
+
+
+class NotStartedError(ServeError, RuntimeError):
+    code = "not_started"

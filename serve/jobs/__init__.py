@@ -1,0 +1,1 @@
+"""Durable jobs: the port that the service knows, and DBOS behind it."""

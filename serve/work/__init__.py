@@ -1,0 +1,1 @@
+"""One document, from the queue to its stored result."""
