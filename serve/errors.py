@@ -18,6 +18,7 @@ ServeError                     serve_error                base
 │   └── QueueFullError         queue_full                 the tenant's queue is full
 ├── SettingsError              tenant_settings            settings of a tenant that make no sense
 ├── NotStartedError            not_started                this process has no jobs, or they were ended
+├── ServiceClosedError         service_closed             this process accepts no work (draining, or jobs were not started)
 └── DemoError                  demo_refused               demo mode anywhere but on a loopback address
 """
 
@@ -128,3 +129,7 @@ class DemoError(ServeError, ValueError):
 
 class NotStartedError(ServeError, RuntimeError):
     code = "not_started"
+
+
+class ServiceClosedError(ServeError, RuntimeError):
+    code = "service_closed"

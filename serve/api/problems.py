@@ -1,0 +1,120 @@
+"""One shape for every error: RFC 9457 problem details with a stable ``code``."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+
+from certloop.agentrl.errors import CertloopError
+from certloop.serve.errors import LimitedError, RequestError, ServeError
+
+MEDIA_TYPE = "application/problem+json"
+STATUS: Mapping[str, int] = {
+    "unauthenticated": 401, "login_failed": 401,
+    "forbidden": 403, "csrf": 403, "consent_missing": 403,
+    "not_found": 404, "blob_missing": 404, "method_not_allowed": 405, "conflict": 409, "event_duplicate": 409, "erased": 410,
+    "precondition_failed": 412, "too_large": 413, "media_type": 415,
+    "request_invalid": 422, "cursor_invalid": 422, "webhook_target": 422, "tenant_settings": 422, "unknown_type": 422,
+    "unknown_kind": 422, "tenant_invalid": 422, "event_invalid": 422, "signal_invalid": 422,
+    "precondition_required": 428, "rate_limited": 429, "locked_out": 429, "queue_full": 429,
+    "internal": 500, "service_closed": 503, "store_busy": 503, "store_unavailable": 503,
+}  # fmt: skip
+"""The HTTP status of each code; a code that is not named here is a bug or the caller's file: 500 or 422 by its class."""
+_TITLES = {
+    400: "Bad request", 401: "Not authenticated", 403: "Not allowed", 404: "Not found", 405: "Method not allowed",
+    409: "Conflict", 410: "Gone", 412: "Precondition failed", 413: "Too large", 415: "Unsupported media type",
+    422: "Not well formed", 428: "Precondition required", 429: "Too many requests", 500: "Internal error",
+    503: "Temporarily unavailable",
+}  # fmt: skip
+_HTTP_CODES = {400: "request_invalid", 404: "not_found", 405: "method_not_allowed", 413: "too_large", 415: "media_type"}
+_log = logging.getLogger("certloop.serve")
+
+
+class Place(BaseModel):
+    """Where in a request something is wrong; what stood there is not repeated."""
+
+    loc: list[str | int]
+    message: str
+
+
+class Problem(BaseModel):
+    """The body of every error."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "type": "https://certloop.dev/problems/not_found",
+                "title": "Not found",
+                "status": 404,
+                "detail": "no document doc_18f0 in this tenant",
+                "code": "not_found",
+                "instance": "urn:request:0190f2",
+            }
+        }
+    )
+    type: str = Field(description="a URI that names the kind of problem; its last part is the code")
+    title: str
+    status: int
+    detail: str = Field(description="what was wrong, with what, and what to do; never a value read from a document")
+    code: str = Field(description="stable across releases")
+    instance: str = Field(description="the id of the request, as in the logs and in X-Request-Id")
+    errors: list[Place] | None = None
+
+
+def problem(error: CertloopError, request: Request | None = None) -> JSONResponse:
+    """The answer to a typed error."""
+    status = STATUS.get(error.code) or (422 if isinstance(error, ValueError) and not isinstance(error, OSError) else 500)
+    headers = dict(error.headers) if isinstance(error, ServeError) else {}
+    errors = error.errors if isinstance(error, RequestError) else ()
+    if status == 503 and not isinstance(error, LimitedError):
+        headers["Retry-After"] = "5"
+    return answer(status, error.code, error.message, request, headers=headers, errors=errors)
+
+
+def answer(
+    status: int, code: str, detail: str, request: Request | None, *, headers: Mapping[str, str] | None = None, errors: Any = ()
+) -> JSONResponse:
+    request_id = getattr(request.state, "request_id", "unknown") if request is not None else "unknown"
+    body: dict[str, Any] = {
+        "type": f"https://certloop.dev/problems/{code}",
+        "title": _TITLES.get(status, "Error"),
+        "status": status,
+        "detail": detail,
+        "code": code,
+        "instance": f"urn:request:{request_id}",
+    }
+    if errors:
+        body["errors"] = list(errors)
+    return JSONResponse(body, status, dict(headers or {}), media_type=MEDIA_TYPE)
+
+
+def install(app: FastAPI) -> None:
+    """Every error of the app gets this shape: typed errors, validation, unknown routes and methods, and bugs."""
+
+    @app.exception_handler(CertloopError)
+    def typed(request: Request, error: CertloopError) -> JSONResponse:
+        return problem(error, request)
+
+    @app.exception_handler(RequestValidationError)
+    def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
+        places = [
+            {"loc": [p if isinstance(p, int) else str(p)[:64] for p in e["loc"]], "message": e["msg"]} for e in error.errors()
+        ]
+        return problem(RequestError("the request is not well formed; `errors` names the places", places[:50]), request)
+
+    @app.exception_handler(HTTPException)
+    def http(request: Request, error: HTTPException) -> JSONResponse:
+        code = _HTTP_CODES.get(error.status_code, "request_invalid" if error.status_code < 500 else "internal")
+        return answer(error.status_code, code, str(error.detail), request, headers=error.headers)
+
+    @app.exception_handler(Exception)
+    def bug(request: Request, error: Exception) -> JSONResponse:
+        _log.error("unexpected error", exc_info=error)
+        return answer(500, "internal", "an unexpected error; the log has it under the request's id", request)

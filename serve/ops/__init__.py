@@ -1,0 +1,1 @@
+"""Operations: metrics, logs and traces without personal data."""

@@ -1,0 +1,1 @@
+"""Who may do what: roles, actors, tenants, API keys, users and their sessions."""

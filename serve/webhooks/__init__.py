@@ -1,0 +1,1 @@
+"""Webhooks as Standard Webhooks has them: an outbox in the database, signed deliveries, and targets that are checked."""
