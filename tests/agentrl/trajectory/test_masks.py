@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -53,8 +54,6 @@ def test_the_mean_is_over_trained_tokens() -> None:
 
 
 def test_perturbing_masked_logits_changes_neither_loss_nor_gradient() -> None:
-    """With torch (the ``train`` extra); skipped without."""
-    torch = pytest.importorskip("torch")
     generator = torch.Generator().manual_seed(7)
     mask_T = torch.tensor(build_tokens(seed_turns()).loss_mask, dtype=torch.float64)
     logits_TV = torch.randn(31, 11, generator=generator, dtype=torch.float64)
