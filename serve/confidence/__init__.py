@@ -1,0 +1,7 @@
+"""Confidence that means something: from an engine's confidence to the probability of being right, and to a threshold.
+
+calibration.py  curves per kind of field, the threshold for an accepted error rate: pure lookups
+fit.py          fits both from reviewed fields (isotonic regression, shrunk where samples are few)
+versions.py     a tenant's calibrations in the database: fit, show, activate
+default.json    fitted on synthetic pages; what a tenant starts with
+"""
