@@ -30,9 +30,9 @@ def create_app(service: Service) -> FastAPI:
     for name in ROUTERS:
         if importlib.util.find_spec(f"certloop.serve.api.{name}") is not None:
             app.include_router(importlib.import_module(f"certloop.serve.api.{name}").router)
-    for name in ("problems", "headers", "limits"):  # each installs its handlers or middleware
+    for name in ("problems", "security", "headers", "limits"):  # each installs its handlers or middleware
         if importlib.util.find_spec(f"certloop.serve.api.{name}") is not None:
             module = importlib.import_module(f"certloop.serve.api.{name}")
             if hasattr(module, "install"):
-                module.install(app, service)
+                module.install(app)
     return app
