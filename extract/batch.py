@@ -48,7 +48,9 @@ ReaderFactory = Callable[["ExtractConfig"], AbstractContextManager[Reader]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Job:
+class Job:
+    """What a worker is given: one file."""
+
     index: int
     source: Source
     name: str
@@ -80,7 +82,7 @@ def read_many(
     if workers < 1:
         raise ValueError(f"workers must be at least 1, got {workers}")
     jobs = [
-        _Job(index, source, "-" if isinstance(source, bytes) else str(source), doc_type) for index, source in enumerate(sources)
+        Job(index, source, "-" if isinstance(source, bytes) else str(source), doc_type) for index, source in enumerate(sources)
     ]
     workers = min(workers, len(jobs))
     if workers <= 1:
@@ -89,7 +91,7 @@ def read_many(
 
 
 def _read_here(
-    jobs: Sequence[_Job], config: ExtractConfig, on_progress: Progress | None, open_reader: ReaderFactory
+    jobs: Sequence[Job], config: ExtractConfig, on_progress: Progress | None, open_reader: ReaderFactory
 ) -> Iterator[Result]:
     if not jobs:
         return
@@ -102,7 +104,7 @@ def _read_here(
 
 
 def _read_in_pool(
-    jobs: Sequence[_Job], config: ExtractConfig, workers: int, on_progress: Progress | None, open_reader: ReaderFactory
+    jobs: Sequence[Job], config: ExtractConfig, workers: int, on_progress: Progress | None, open_reader: ReaderFactory
 ) -> Iterator[Result]:
     finished: dict[int, Result] = {}
     next_job, next_out, done = 0, 0, 0
@@ -127,18 +129,18 @@ class _Pool:
         self._config = config
         self._size = size
         self._open_reader = open_reader
-        self._workers: list[_Worker] = []
+        self._workers: list[Worker] = []
         self._failed_starts = 0
 
     def __enter__(self) -> _Pool:
-        self._workers = [_Worker(self._config, self._open_reader) for _ in range(self._size)]
+        self._workers = [Worker(self._config, self._open_reader) for _ in range(self._size)]
         return self
 
     def __exit__(self, *_: object) -> None:
         for worker in self._workers:
             worker.stop()
 
-    def submit(self, job: _Job) -> bool:
+    def submit(self, job: Job) -> bool:
         """Give ``job`` to an idle worker; False when all are busy."""
         worker = next((w for w in self._workers if w.job is None), None)
         if worker is None:
@@ -156,7 +158,7 @@ class _Pool:
             except (EOFError, OSError):
                 finished += self._replace(worker)
                 continue
-            if isinstance(message, _Started):
+            if isinstance(message, Started):
                 worker.started, self._failed_starts = True, 0
             elif isinstance(message, CertloopError):
                 raise message
@@ -164,11 +166,11 @@ class _Pool:
                 finished.append((worker.take().index, message))
         return finished
 
-    def _replace(self, dead: _Worker) -> list[tuple[int, Result]]:
+    def _replace(self, dead: Worker) -> list[tuple[int, Result]]:
         lost = dead.take() if dead.job is not None else None
         exit_code = dead.stop()
         self._workers.remove(dead)
-        replacement = _Worker(self._config, self._open_reader)
+        replacement = Worker(self._config, self._open_reader)
         self._workers.append(replacement)
         if not dead.started:  # it never looked at its file: the next worker gets it
             self._failed_starts += 1
@@ -183,25 +185,25 @@ class _Pool:
         return [] if lost is None else [(lost.index, _crashed(lost, exit_code))]
 
 
-def _crashed(job: _Job, exit_code: int | None) -> Result:
+def _crashed(job: Job, exit_code: int | None) -> Result:
     message = f"the worker process ended while reading this file (exit code {exit_code}); the other files were not affected"
     return Result(file=job.name, status=FileStatus.FAILED, error={"code": "worker_crashed", "message": message})
 
 
 @dataclass(frozen=True, slots=True)
-class _Started:
+class Started:
     """A worker's first message: its reader stands."""
 
 
-class _Worker:
-    """One spawned process, seen from the parent."""
+class Worker:
+    """One spawned process, seen from the parent. (The service keeps such workers for as long as it runs.)"""
 
     def __init__(self, config: ExtractConfig, open_reader: ReaderFactory) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe: Connection
         self.pipe, theirs = context.Pipe()
         # Not a daemon: ingest decodes in a child process of its own, which daemons may not have. The pipe's end stops the worker.
-        self.process: SpawnProcess = context.Process(target=_serve, args=(theirs, config, open_reader))
+        self.process: SpawnProcess = context.Process(target=serve_reader, args=(theirs, config, open_reader))
         # A Ctrl-C while the worker still imports would print its traceback: it is born with SIGINT blocked, then ignores it.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
@@ -209,17 +211,17 @@ class _Worker:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         theirs.close()
-        self.job: _Job | None = None
+        self.job: Job | None = None
         self.started = False
 
-    def give(self, job: _Job) -> None:
+    def give(self, job: Job) -> None:
         self.job = job
         try:
             self.pipe.send(job)
         except (BrokenPipeError, ConnectionResetError):
             return  # it died while idle; wait() sees the closed pipe and deals with the job
 
-    def take(self) -> _Job:
+    def take(self) -> Job:
         job = self.job
         assert job is not None, "a worker answered without having a job"
         self.job = None
@@ -239,15 +241,15 @@ class _Worker:
         return self.process.exitcode
 
 
-def _serve(pipe: Connection, config: ExtractConfig, open_reader: ReaderFactory) -> None:
+def serve_reader(pipe: Connection, config: ExtractConfig, open_reader: ReaderFactory) -> None:
     """A worker's whole life. It ends when its pipe closes, which is also how it learns that the parent died."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     try:
         with open_reader(config) as reader:
-            pipe.send(_Started())
+            pipe.send(Started())
             while True:
-                job: _Job = pipe.recv()
+                job: Job = pipe.recv()
                 pipe.send(reader.read(job.source, name=job.name, doc_type=job.doc_type))
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return

@@ -60,17 +60,23 @@ class Extractor:
         ``name`` is what ``Result.file`` says (default: the path, ``-`` for bytes); ``doc_type`` skips classification. Raises
         UnknownTypeError for a type nobody knows; whatever is wrong with the *file* comes back as a failed Result.
         """
+        return self.read_with_pages(source, name=name, doc_type=doc_type)[0]
+
+    def read_with_pages(
+        self, source: Source, *, name: str | None = None, doc_type: str | None = None
+    ) -> tuple[Result, tuple[Page, ...]]:
+        """As ``read``, with the pages that were read (none where the file failed), for whoever stores them."""
         if doc_type is not None:
             self.registry.get(doc_type)
         label = name or ("-" if isinstance(source, bytes) else str(source))
         try:
             pages = ingest(source if isinstance(source, bytes) else Path(source), self.config.limits, decoder=self._decoder)
         except IngestError as error:
-            return Result(label, FileStatus.FAILED, error=error.to_json())
+            return Result(label, FileStatus.FAILED, error=error.to_json()), ()
         warnings = [{key: str(value) for key, value in w.to_json().items()} for w in pages.warnings]
         documents = join_parts([d for page in pages.pages for d in self._read_page(page, doc_type)], self.registry)
         status = FileStatus.PARTIAL if warnings else FileStatus.OK
-        return Result(label, status, tuple(documents), warnings=tuple(warnings))
+        return Result(label, status, tuple(documents), warnings=tuple(warnings)), pages.pages
 
     def _read_page(self, page: Page, doc_type: str | None) -> Sequence[Document]:
         readings, around = read_page(page.image, self._engine, self.registry, self.config, doc_type=doc_type)
