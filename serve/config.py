@@ -48,6 +48,19 @@ class JobConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class EdgeConfig:
+    """What faces the network. ``hosts``: the Host names that are answered (empty: any; demo mode: loopback names only);
+    ``metrics_open``: /metrics answers anybody, with the totals of all tenants, instead of a key, with those of its tenant;
+    ``webhook_private``: webhooks may go to private and loopback addresses and over http; ``telemetry``: send traces with
+    OpenTelemetry, whose own variables say where to."""
+
+    hosts: tuple[str, ...] = ()
+    metrics_open: bool = False
+    webhook_private: bool = False
+    telemetry: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ServeConfig:
     """``database_url`` and ``blob_url`` are the store's; the service's tables stand in the same database.
 
@@ -61,5 +74,6 @@ class ServeConfig:
     extract: ExtractConfig = field(default_factory=ExtractConfig)
     intake: IntakeLimits = field(default_factory=IntakeLimits)
     jobs: JobConfig = field(default_factory=JobConfig)
+    edge: EdgeConfig = field(default_factory=EdgeConfig)
     data_dir: Path | None = None
     """Locks and scratch files; None: beside an SQLite database, else the system's folder for temporary files."""
