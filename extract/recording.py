@@ -105,15 +105,21 @@ def subjects_of(document: Document, registry: Registry) -> tuple[str, ...]:
 
 def check_signals(document: Document, traj_id: str) -> list[Signal]:
     """One signal per field that fails a hard rule. It counts for nothing until a second look or an auditor agrees: the paper
-    itself may be misprinted. The hint names the rule only."""
-    from certloop.agentrl.signals.emit import Origin, validator_signals
+    itself may be misprinted. The hint names the rule only. A number in a QR code is such a second look."""
+    from certloop.agentrl.signals.emit import Origin, SecondRead, validator_signals
     from certloop.agentrl.store.events import now
+    from certloop.extract.marks.qr import codes_in_payload
 
     origin = Origin(traj_id, f"validators {__version__}", now())
     signals: list[Signal] = []
-    for field in document.fields.values():
+    encoded = [codes_in_payload(code.payload) for code in document.qr]
+    for name, field in document.fields.items():
         rules = [v.rule for v in field.validations if v.failed and v.severity.value == "hard"]
-        signals += validator_signals(origin, field.label, field.value, hard_fail=bool(rules), message=", ".join(rules))
+        texts = {found[name] for found in encoded if name in ("credit_code", "registration_no") and name in found}
+        second = [SecondRead("qr", text) for text in sorted(texts)] if field.value is not None else []
+        signals += validator_signals(
+            origin, field.label, field.value, hard_fail=bool(rules), message=", ".join(rules), second_reads=second
+        )
     return signals
 
 

@@ -18,6 +18,7 @@ from certloop.agentrl.signals.emit import (
     upload_signal,
     validator_signals,
     where_to_look,
+    withdrawal_signals,
 )
 from certloop.agentrl.signals.errors import JudgeError, JudgeMalformed, JudgeTimeout, JudgeUnavailable, SignalError
 from certloop.agentrl.signals.fusion import Fused, FusionWeights, Override, Verdict, fuse, fuse_group
@@ -34,5 +35,5 @@ __all__ = [
     "classify_tool_result", "field_named", "from_json", "fuse", "fuse_group", "judge_signal", "judged_mask",
     "next_message_advantages", "next_message_signals", "ppo_token_loss", "records", "rejection_signal", "reliability_of",
     "review_signals", "silent_approval_signal", "to_json", "topk_reverse_kl", "upload_signal", "validate", "validator_signals",
-    "where_to_look", "with_hint", "without_answer",
+    "where_to_look", "with_hint", "withdrawal_signals", "without_answer",
 ]  # fmt: skip

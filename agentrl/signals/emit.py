@@ -5,7 +5,7 @@ What a signal is worth is fusion's business."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from certloop.agentrl.rewards import claims_nothing, fold, match_fields
@@ -97,6 +97,13 @@ def review_signals(
 def rejection_signal(origin: Origin, why: str = "") -> Signal:
     """Return an auditor's refusal of the whole answer."""
     return _whole(origin, Source.AUDITOR, -1.0, 1.0, Reason.REJECTION, {"why": why} if why else {})
+
+
+def withdrawal_signals(origin: Origin, signals: Iterable[Signal]) -> list[Signal]:
+    """Return what takes these signals back, as if they had never been said; they stay stored."""
+    said: dict[str, Any] = {"value": 0.0, "confidence": 0.0, "reason": Reason.WITHDRAWN, "actor": origin.actor, "at": origin.at}
+    empty: dict[str, Any] = {"hint": None, "evidence": {}}
+    return [validate(replace(signal, **said, **empty, supersedes=signal.signal_id)) for signal in signals]
 
 
 def upload_signal(origin: Origin, *, same_document: bool) -> Signal:

@@ -103,7 +103,7 @@ def fuse(
         if signal.scope in (Scope.FIELD, Scope.TRAJECTORY) and signal.source is not Source.BUSINESS:
             name = signal.field if signal.scope is Scope.FIELD else None
             target = targets.setdefault(name, _Target())
-            if signal.signal_id not in gone:
+            if signal.signal_id not in gone and signal.reason != Reason.WITHDRAWN:
                 target.active.append(signal)
     mixed = weights or FusionWeights()
     verdicts: dict[str | None, Verdict] = {}

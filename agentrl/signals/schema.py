@@ -51,6 +51,7 @@ class Reason(StrEnum):
     REUPLOAD = "reupload"
     JUDGEMENT = "judgement"
     BUSINESS_OUTCOME = "business_outcome"
+    WITHDRAWN = "withdrawn"  # its author takes back the signal that it supersedes; it says nothing itself
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,13 +14,16 @@ def approved_answer(trajectory: Trajectory, signals: Sequence[Signal]) -> str | 
     """The answer as an auditor left it, as JSON text; None until the last word on the whole trajectory is an approval.
 
     An untouched answer comes back as it was written, byte for byte. Each edit's ``evidence["new"]`` replaces its field;
-    None takes the field out. An answer that is no JSON object cannot be edited field by field: None.
+    None takes the field out, unless ``evidence["printed"]`` says that its label is on the form: then it is null. What was
+    superseded or withdrawn does not count. An answer that is no JSON object cannot be edited field by field: None.
     """
-    explicit = sorted((s for s in signals if s.source is Source.AUDITOR), key=lambda s: (s.instant, s.signal_id))
+    gone = {s.supersedes for s in signals if s.source is Source.AUDITOR and s.supersedes}
+    standing = [s for s in signals if s.source is Source.AUDITOR and s.signal_id not in gone and s.reason != Reason.WITHDRAWN]
+    explicit = sorted(standing, key=lambda s: (s.instant, s.signal_id))
     whole = [s for s in explicit if s.scope is Scope.TRAJECTORY and s.reason in (Reason.APPROVAL, Reason.REJECTION)]
     if trajectory.final_json is None or not whole or whole[-1].reason == Reason.REJECTION:
         return None
-    edits = {s.field: s.evidence["new"] for s in explicit if s.reason == Reason.EDIT and s.field and "new" in s.evidence}
+    edits = {s.field: s.evidence for s in explicit if s.reason == Reason.EDIT and s.field and "new" in s.evidence}
     if not edits:
         return trajectory.final_json
     try:
@@ -29,7 +32,12 @@ def approved_answer(trajectory: Trajectory, signals: Sequence[Signal]) -> str | 
         return None
     if not isinstance(answer, dict):
         return None
-    return json.dumps({k: v for k, v in (answer | edits).items() if v is not None}, ensure_ascii=False)
+    for name, said in edits.items():
+        if said["new"] is not None or said.get("printed"):
+            answer[name] = said["new"]
+        else:
+            answer.pop(name, None)
+    return json.dumps(answer, ensure_ascii=False)
 
 
 def fused_reward(trajectory: Trajectory, signals: Sequence[Signal]) -> float | None:
