@@ -9,6 +9,8 @@ ServeError                     serve_error                base
 │   ├── CursorError            cursor_invalid             a cursor of another tenant, another list, or none
 │   └── TargetError            webhook_target             an address that webhooks are not sent to
 ├── ConflictError              conflict                   the thing is in another state than the request needs
+│   ├── ClaimedError           review_claimed             somebody else holds the review
+│   └── UndoError              undo_too_late              a decision that cannot be taken back (any more)
 ├── PreconditionError          precondition_failed        If-Match names another revision than the current one
 ├── PreconditionMissingError   precondition_required      a change without If-Match
 ├── TooLargeError              too_large                  a body over the limit
@@ -17,7 +19,14 @@ ServeError                     serve_error                base
 │   ├── LockedOutError         locked_out                 too many wrong passwords; wait
 │   └── QueueFullError         queue_full                 the tenant's queue is full
 ├── SettingsError              tenant_settings            settings of a tenant that make no sense
+├── CalibrationError           calibration_invalid        a calibration that is not well formed, or too little to fit one on
 ├── NotStartedError            not_started                this process has no jobs, or they were ended
+├── WorkerRunningError         worker_running             another process works on this SQLite database already
+├── ReadError                  read_failed                a document that was not read; tried again, then dead
+│   ├── ReadTimeoutError       read_timeout               it took longer than its time
+│   ├── ReaderCrashedError     worker_crashed             the process that read it ended
+│   ├── ReaderFailedError      reader_failed              an unexpected error while reading
+│   └── ReaderStoppedError     reader_stopped             cancelled, or the service is ending
 ├── ServiceClosedError         service_closed             this process accepts no work (draining, or jobs were not started)
 └── DemoError                  demo_refused               demo mode anywhere but on a loopback address
 """
@@ -81,6 +90,18 @@ class ConflictError(ServeError, ValueError):
     code = "conflict"
 
 
+class ClaimedError(ConflictError):
+    code = "review_claimed"
+
+
+class UndoError(ConflictError):
+    code = "undo_too_late"
+
+
+class CalibrationError(ServeError, ValueError):
+    code = "calibration_invalid"
+
+
 class PreconditionError(ServeError, ValueError):
     code = "precondition_failed"
 
@@ -133,3 +154,27 @@ class NotStartedError(ServeError, RuntimeError):
 
 class ServiceClosedError(ServeError, RuntimeError):
     code = "service_closed"
+
+
+class WorkerRunningError(ServeError, RuntimeError):
+    code = "worker_running"
+
+
+class ReadError(ServeError, RuntimeError):
+    code = "read_failed"
+
+
+class ReadTimeoutError(ReadError, TimeoutError):
+    code = "read_timeout"
+
+
+class ReaderCrashedError(ReadError):
+    code = "worker_crashed"
+
+
+class ReaderFailedError(ReadError):
+    code = "reader_failed"
+
+
+class ReaderStoppedError(ReadError):
+    code = "reader_stopped"

@@ -8,7 +8,7 @@ it must never come out above the verbatim one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from certloop.agentrl.signals.errors import SignalError
@@ -121,7 +121,7 @@ def fuse(
         fields=fields,
         overrides=tuple(sorted(overrides, key=lambda o: (o.at, o.signal_id))),
         hints=tuple(s for s in ordered if s.hint and s.signal_id not in gone and _still_wrong(s, fields, verdicts[None])),
-        business=tuple(s for s in ordered if s.source is Source.BUSINESS),
+        business=tuple(s for s in _standing(ordered, gone) if s.source is Source.BUSINESS),
     )
 
 
@@ -137,6 +137,10 @@ def fuse_group(
         if signal.field and signal.source is Source.VALIDATOR and signal.reason == Reason.HARD_FAIL
     )
     return [fuse(signals, weights=weights, reliability=reliability, contested=contested) for signals in groups]
+
+
+def _standing(ordered: Sequence[Signal], gone: Collection[str]) -> list[Signal]:
+    return [signal for signal in ordered if signal.signal_id not in gone and signal.reason != Reason.WITHDRAWN]
 
 
 def _ordered(signals: Iterable[Signal]) -> list[Signal]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,9 +19,10 @@ STATUS: Mapping[str, int] = {
     "unauthenticated": 401, "login_failed": 401,
     "forbidden": 403, "csrf": 403, "consent_missing": 403,
     "not_found": 404, "blob_missing": 404, "method_not_allowed": 405, "conflict": 409, "event_duplicate": 409, "erased": 410,
+    "review_claimed": 409, "undo_too_late": 409,
     "precondition_failed": 412, "too_large": 413, "media_type": 415,
     "request_invalid": 422, "cursor_invalid": 422, "webhook_target": 422, "tenant_settings": 422, "unknown_type": 422,
-    "unknown_kind": 422, "tenant_invalid": 422, "event_invalid": 422, "signal_invalid": 422,
+    "unknown_kind": 422, "tenant_invalid": 422, "event_invalid": 422, "signal_invalid": 422, "calibration_invalid": 422,
     "precondition_required": 428, "rate_limited": 429, "locked_out": 429, "queue_full": 429,
     "internal": 500, "service_closed": 503, "store_busy": 503, "store_unavailable": 503,
 }  # fmt: skip
@@ -34,7 +34,6 @@ _TITLES = {
     503: "Temporarily unavailable",
 }  # fmt: skip
 _HTTP_CODES = {400: "request_invalid", 404: "not_found", 405: "method_not_allowed", 413: "too_large", 415: "media_type"}
-_log = logging.getLogger("certloop.serve")
 
 
 class Place(BaseModel):
@@ -96,7 +95,7 @@ def answer(
 
 
 def install(app: FastAPI) -> None:
-    """Every error of the app gets this shape: typed errors, validation, unknown routes and methods, and bugs."""
+    """Every error of the app gets this shape: typed errors, validation, unknown routes and methods. Bugs: ``headers``."""
 
     @app.exception_handler(CertloopError)
     def typed(request: Request, error: CertloopError) -> JSONResponse:
@@ -113,8 +112,3 @@ def install(app: FastAPI) -> None:
     def http(request: Request, error: HTTPException) -> JSONResponse:
         code = _HTTP_CODES.get(error.status_code, "request_invalid" if error.status_code < 500 else "internal")
         return answer(error.status_code, code, str(error.detail), request, headers=error.headers)
-
-    @app.exception_handler(Exception)
-    def bug(request: Request, error: Exception) -> JSONResponse:
-        _log.error("unexpected error", exc_info=error)
-        return answer(500, "internal", "an unexpected error; the log has it under the request's id", request)

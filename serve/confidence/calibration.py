@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from certloop.serve.confidence.errors import CalibrationError
+from certloop.serve.errors import CalibrationError
 
 SCHEMA = "certloop.calibration/1"
 ANY_KIND = "*"

@@ -27,8 +27,12 @@ class ReviewSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    confidence: Share = Field(0.9, description="a required field under this confidence goes to review")
+    accepted_error: Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)] = Field(
+        0.02, description="share of errors accepted among fields that nobody looks at; what is less sure goes to review"
+    )
+    all_fields: bool = Field(False, description="ask sureness of optional fields, too")
     sampling: Share = Field(0.02, description="share of the certificates that would pass and are looked at all the same")
+    lease_s: float = Field(600.0, ge=10, le=86_400, allow_inf_nan=False, description="seconds a claimed review stays claimed")
     double_check: Share = Field(0.05, description="share of the decided certificates that a second auditor decides as well")
 
 

@@ -21,6 +21,7 @@ class Event(StrEnum):
     BATCH_DONE = "batch.done"
     REVIEW_APPROVED = "review.approved"
     REVIEW_REJECTED = "review.rejected"
+    REVIEW_UNDONE = "review.undone"
 
 
 def enqueue(
