@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from certloop.agentrl.store import Cipher
     from certloop.serve.jobs.port import Jobs
+    from certloop.serve.ops.metrics import Metrics
 
 Clock = Callable[[], datetime]
 
@@ -57,6 +58,12 @@ class Service:
     @cached_property
     def registry(self) -> Registry:
         return load_types(self.config.extract.template_path)
+
+    @cached_property
+    def metrics(self) -> Metrics:
+        from certloop.serve.ops.metrics import Metrics
+
+        return Metrics()
 
     @property
     def jobs(self) -> Jobs:

@@ -30,7 +30,12 @@ def create_app(service: Service) -> FastAPI:
     for name in ROUTERS:
         if importlib.util.find_spec(f"certloop.serve.api.{name}") is not None:
             app.include_router(importlib.import_module(f"certloop.serve.api.{name}").router)
-    for name in ("problems", "security", "headers", "limits"):  # each installs its handlers or middleware
+    for name in (
+        "problems",
+        "security",
+        "limits",
+        "headers",
+    ):  # each installs its handlers or middleware; the last is the outermost
         if importlib.util.find_spec(f"certloop.serve.api.{name}") is not None:
             module = importlib.import_module(f"certloop.serve.api.{name}")
             if hasattr(module, "install"):
