@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from certloop.agentrl.store import Cipher
     from certloop.serve.jobs.port import Jobs
     from certloop.serve.ops.metrics import Metrics
+    from certloop.serve.work.readers import Readers
 
 Clock = Callable[[], datetime]
 
@@ -37,6 +38,7 @@ class Service:
         self.clock = clock
         self.cipher: Cipher = store.cipher
         self._jobs: Jobs | None = None
+        self.readers: Readers | None = None
 
     @classmethod
     def open(cls, config: ServeConfig, clock: Clock = utc_now) -> Self:
@@ -72,8 +74,9 @@ class Service:
             raise NotStartedError("this process accepts no documents: its jobs were not started")
         return self._jobs
 
-    def attach_jobs(self, jobs: Jobs) -> None:
-        self._jobs = jobs
+    def attach_jobs(self, jobs: Jobs, readers: Readers | None = None) -> None:
+        """``readers`` where this process reads, too."""
+        self._jobs, self.readers = jobs, readers
 
     def tenant(self, tenant: str) -> TenantStore:
         return self.store.for_tenant(tenant)

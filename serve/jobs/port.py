@@ -11,14 +11,13 @@ class Jobs(Protocol):
     """Accepted work survives kill -9 of any process. The contract:
 
     - ``enqueue`` takes part in the caller's transaction: the job exists if and only if that commits;
-    - a ``job_id`` that was enqueued before is not enqueued again;
-    - a job may run more than once (a process died, a lease ran out): what it writes must be guarded by its own unique keys;
-    - jobs of lower ``priority`` numbers start first, equal ones in the order of their enqueuing.
+    - jobs of lower ``priority`` numbers (1 to 9) start first, equal ones in the order of their enqueuing; tenants take turns;
+    - a job may run more than once, also twice at a time (a process died or slept, its lease ran out): what it writes must be
+      guarded by its own unique keys;
+    - ``delay_s`` keeps a job from starting earlier.
     """
 
-    def enqueue(self, connection: Connection, job_id: str, tenant: str, document_id: str, priority: int) -> None: ...
+    def enqueue(self, connection: Connection, tenant: str, document_id: str, priority: int, delay_s: float = 0.0) -> None: ...
 
-    def cancel(self, job_id: str) -> None:
-        """Keep a job that has not begun from beginning; one that runs ends by itself."""
-
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """End: what runs may finish within the time of the configuration, what waits goes on after the next start."""
