@@ -19,6 +19,7 @@
     ├── SignalError          (agentrl.signals)      feedback that is not well formed
     ├── JudgeError           (agentrl.signals)      a judge that gave no usable vote
     ├── TrainError           (train)                a run that cannot be trained
+    ├── ReleaseError         (agentrl.release)      a release, a move or a gate's scores that make no sense
     └── StoreError           (agentrl.store)        the store's address, its state, or what it refuses
 
 The rooms' own ``errors`` modules draw what stands below these.
