@@ -2,9 +2,11 @@
 
     python benchmarks/rewards.py [--rewards N] [--json FILE]
 
-No answer stands twice in a group, so nothing is won by remembering answers. The mixes: ``trained`` (about 3 of 15 fields wrong by
-one or two characters: what a model writes after distillation), ``all wrong`` (every field wrong in several places), ``foreign
-labels`` (every label unknown, so all are compared with all). CPU seconds of this one thread; parsing, matching, scoring are in.
+No answer stands twice in a group, so nothing is won by remembering answers. The mixes: ``trained`` (about 3 of 15 fields wrong
+by one or two characters: what a model writes after distillation), ``all wrong`` (every field misread in several places), ``all
+wrong, cut and grown`` (characters lost and added in every field, too), ``another document's`` (every value is another one
+altogether), ``foreign labels`` (every label unknown, so all are compared with all). CPU seconds of this one thread; parsing,
+matching and scoring are in.
 """
 
 from __future__ import annotations
@@ -57,15 +59,18 @@ def measure(count: int) -> Iterator[Line]:
     mixes: dict[str, Callable[[dict[str, str]], dict[str, str]]] = {
         "trained": lambda truth: _trained(rng, truth),
         "all wrong": lambda truth: {label: _damaged(rng, text, max(2, len(text) // 12)) for label, text in truth.items()},
+        "all wrong, cut and grown": lambda truth: {
+            label: _shaken(rng, text, max(2, len(text) // 12)) for label, text in truth.items()
+        },
+        "another document's": lambda truth: {label: _text(rng, len(text)) for label, text in truth.items()},
         "foreign labels": lambda truth: {f"{label}乙丙": text for label, text in _trained(rng, truth).items()},
     }
     for name, make in mixes.items():
         answers = [json.dumps(make(truth), ensure_ascii=False) for truth in batch_truths]
         batch_s = cpu_s(lambda a=answers: f1_power_rewards(batch_truths, a))  # type: ignore[misc]
-        rate = len(answers) / batch_s
-        held = rate >= MIN_PER_SECOND if name == "trained" else None
-        target = f">= {MIN_PER_SECOND:,}" if held is not None else ""
-        yield Line(f"batch, {name}", f"{rate:,.0f} rewards/s ({batch_s:.2f} CPU s for {len(answers):,})", target, held)
+        rate, target = len(answers) / batch_s, f">= {MIN_PER_SECOND:,}"
+        value = f"{rate:,.0f} rewards/s ({batch_s:.2f} CPU s for {len(answers):,})"
+        yield Line(f"batch, {name}", value, target, rate >= MIN_PER_SECOND)
     answers = [json.dumps(_trained(rng, truth), ensure_ascii=False) for truth in batch_truths]
     single_s = cpu_s(lambda: [f1_power_reward(t, a) for t, a in zip(batch_truths, answers, strict=True)])
     yield Line("one by one, trained", f"{len(answers) / single_s:,.0f} rewards/s ({single_s:.2f} CPU s for {len(answers):,})")
@@ -88,6 +93,14 @@ def _damaged(rng: random.Random, text: str, times: int) -> str:
     chars = list(text)
     for _ in range(times):
         chars[rng.randrange(len(chars))] = rng.choice(CHARS)
+    return "".join(chars)
+
+
+def _shaken(rng: random.Random, text: str, times: int) -> str:
+    chars = list(text)
+    for _ in range(times):
+        at = rng.randrange(len(chars)) if chars else 0
+        chars[at : at + rng.randint(0, 1)] = rng.choice(CHARS) * rng.randint(0, 1)
     return "".join(chars)
 
 

@@ -16,18 +16,16 @@ from certloop.agentrl.rewards.f1_power import (
 from certloop.agentrl.rewards.group import group_advantages
 from certloop.agentrl.rewards.matching import (
     BLANK,
-    KEY_THRESHOLD,
     SENTINELS,
     UNREADABLE,
     Matching,
     Pair,
     SentinelCount,
     Truth,
-    assign,
     claims_nothing,
     match_fields,
-    optimal_assignment,
 )
+from certloop.agentrl.rewards.pairing import KEY_THRESHOLD, assign, optimal_assignment
 from certloop.agentrl.rewards.path import Weights, composite_reward, efficiency, path_score
 from certloop.agentrl.rewards.text import fold, levenshtein, text_similarity
 

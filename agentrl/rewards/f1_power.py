@@ -10,14 +10,18 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
+from certloop.agentrl.rewards.distances import folded_similarities
 from certloop.agentrl.rewards.errors import RewardError
-from certloop.agentrl.rewards.matching import KEY_THRESHOLD, Canonical, FieldMap, Matching, Method, Repaired, Truth
+from certloop.agentrl.rewards.matching import Canonical, Comparison, FieldMap, Matching, Repaired, Truth
+from certloop.agentrl.rewards.pairing import KEY_THRESHOLD, Method, Similarity
+from certloop.agentrl.rewards.text import folded_similarity
 
 FLOOR = 0.05
 """What a parsable answer earns whatever it says. A format penalty takes exactly this away."""
+BLOCK = 1024
+"""So many answers are compared together: enough for numpy, few enough for the cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +96,8 @@ def f1_power_reward(
     A key written twice in the JSON text costs ``format_penalty`` (never below 0). ``repaired`` takes all credit from values that
     repair the print (see :func:`match_fields`). Raises RewardError only for a bad truth or k.
     """
-    ready = Truth(truth, canonical=canonical)
-    return _score(
-        ready, answer, k=k, key_threshold=key_threshold, method=method, format_penalty=format_penalty, repaired=repaired
-    )
+    options = _Options(k, key_threshold, method, format_penalty, repaired)
+    return _score(*_compared(Truth(truth, canonical=canonical), answer, options), folded_similarity, options)
 
 
 def f1_power_rewards(
@@ -116,44 +118,63 @@ def f1_power_rewards(
     """
     if len(truths) != len(answers):
         raise RewardError(f"{len(truths)} truths for {len(answers)} answers; give one truth an answer")
-    score = partial(_score, k=k, key_threshold=key_threshold, method=method, format_penalty=format_penalty, repaired=repaired)
-    ready: dict[int, tuple[FieldMap, Truth]] = {}  # the truth itself is kept, so that its id stays its own
-    known: dict[tuple[int, str], F1Reward] = {}
-    out = []
-    for truth, answer in zip(truths, answers, strict=True):
-        group = id(truth)
-        if group not in ready:
-            ready[group] = (truth, Truth(truth, canonical=canonical))
-        prepared = ready[group][1]
-        if not isinstance(answer, str):
-            out.append(score(prepared, answer))
-            continue
-        if (group, answer) not in known:
-            known[group, answer] = score(prepared, answer)
-        out.append(known[group, answer])
+    options = _Options(k, key_threshold, method, format_penalty, repaired)
+    out: list[F1Reward] = []
+    for start in range(0, len(truths), BLOCK):
+        stop = start + BLOCK
+        out += _block(truths[start:stop], answers[start:stop], canonical, options)
     return out
 
 
-def _score(
-    truth: Truth,
-    answer: str | FieldMap,
-    *,
-    k: float,
-    key_threshold: float,
-    method: Method,
-    format_penalty: float,
-    repaired: Repaired | None,
-) -> F1Reward:
+@dataclass(frozen=True, slots=True)
+class _Options:
+    k: float
+    key_threshold: float
+    method: Method
+    format_penalty: float
+    repaired: Repaired | None
+
+
+def _block(
+    truths: Sequence[FieldMap], answers: Sequence[str | FieldMap], canonical: Canonical | None, options: _Options
+) -> list[F1Reward]:
+    """Lay every answer beside its truth, compare all their values at once, then score."""
+    ready: dict[int, Truth] = {}
+    compared: dict[tuple[int, str] | int, tuple[ParsedAnswer | None, Comparison | None]] = {}
+    names: list[tuple[int, str] | int] = []
+    unlike: list[tuple[str, str]] = []
+    for position, (fields, answer) in enumerate(zip(truths, answers, strict=True)):
+        if (truth := ready.get(id(fields))) is None:
+            truth = ready[id(fields)] = Truth(fields, canonical=canonical)
+        name = (id(fields), answer) if isinstance(answer, str) else position
+        names.append(name)
+        if name not in compared:
+            _, comparison = compared[name] = _compared(truth, answer, options)
+            unlike += comparison.unlike() if comparison is not None else ()
+    known = folded_similarities(unlike)
+
+    def similarity(a: str, b: str) -> float:
+        return 1.0 if a == b else known[a, b]
+
+    scored = {name: _score(parsed, comparison, similarity, options) for name, (parsed, comparison) in compared.items()}
+    return [scored[name] for name in names]
+
+
+def _compared(truth: Truth, answer: str | FieldMap, options: _Options) -> tuple[ParsedAnswer | None, Comparison | None]:
     parsed = parse_answer(answer) if isinstance(answer, str) else ParsedAnswer(dict(answer))
-    if parsed is None:
-        f1_power(0.0, k)
-        return F1Reward(0.0, k)
-    matching = truth.match(parsed.fields, key_threshold=key_threshold, method=method, repaired=repaired)
-    reward = f1_power(min(matching.f1, 1.0), k)
+    return parsed, truth.compare(parsed.fields, options.key_threshold) if parsed is not None else None
+
+
+def _score(parsed: ParsedAnswer | None, comparison: Comparison | None, similarity: Similarity, options: _Options) -> F1Reward:
+    if parsed is None or comparison is None:
+        f1_power(0.0, options.k)
+        return F1Reward(0.0, options.k)
+    matching = comparison.matching(similarity, method=options.method, repaired=options.repaired)
+    reward = f1_power(min(matching.f1, 1.0), options.k)
     penalised = bool(parsed.duplicates)
     if penalised:
-        reward = max(0.0, reward - format_penalty)
-    return F1Reward(reward, k, matching, penalised, parsed.strict)
+        reward = max(0.0, reward - options.format_penalty)
+    return F1Reward(reward, options.k, matching, penalised, parsed.strict)
 
 
 def parse_answer(text: str) -> ParsedAnswer | None:

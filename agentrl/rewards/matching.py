@@ -10,30 +10,27 @@ no match; a value answered there counts against precision, and ``Matching.sentin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import NamedTuple
 
 from certloop.agentrl.rewards.errors import RewardError
+from certloop.agentrl.rewards.pairing import KEY_THRESHOLD, Method, Plan, Similarity, make_plan, pair_up
 from certloop.agentrl.rewards.text import fold, folded_similarity
 
 BLANK = "<blank>"
 UNREADABLE = "<unreadable>"
 SENTINELS = frozenset({BLANK, UNREADABLE})
-KEY_THRESHOLD = 0.5
-MAX_LABEL_CHARS = 32
 
-Method = Literal["greedy", "hungarian"]
 Canonical = Callable[[str], str] | Mapping[str, str]
 FieldMap = Mapping[str, str | None]
 Repaired = Callable[[str, str, str], bool]
 """From a canonical key, the printed and the answered value (folded) to whether the answer repairs what is printed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """One truth field and the answered field it was paired with."""
+class Pair(NamedTuple):
+    """One truth field and the answered field it was paired with (made by the million: a tuple costs a third of a dataclass)."""
 
     truth_key: str
     predicted_key: str
@@ -49,6 +46,9 @@ class SentinelCount:
     respected: int = 0
 
 
+NONE_HIDDEN = SentinelCount()
+
+
 @dataclass(frozen=True, slots=True)
 class Matching:
     """The outcome of one comparison; all keys are canonical. ``extra`` holds ``invented`` too."""
@@ -60,7 +60,7 @@ class Matching:
     missed: tuple[str, ...] = ()
     extra: tuple[str, ...] = ()
     invented: tuple[str, ...] = ()
-    sentinels: SentinelCount = SentinelCount()
+    sentinels: SentinelCount = NONE_HIDDEN
 
     @property
     def precision(self) -> float:
@@ -98,7 +98,8 @@ class Truth:
                 f"the truth names one field twice: {sorted({k for k in keys if keys.count(k) > 1})}; keep one of each"
             )
         self.hidden = frozenset(key for key, value in folded if not value)
-        self.wanted = [(key, value) for key, value in folded if value]
+        self.keys = tuple(key for key, value in folded if value)
+        self.values = tuple(value for _, value in folded if value)
 
     def match(
         self,
@@ -109,26 +110,71 @@ class Truth:
         repaired: Repaired | None = None,
     ) -> Matching:
         """Compare an answer with this truth; see :func:`match_fields`."""
-        claimed = []
-        for key, value in predicted.items():
+        return self.compare(predicted, key_threshold).matching(folded_similarity, method=method, repaired=repaired)
+
+    def compare(self, predicted: FieldMap, key_threshold: float = KEY_THRESHOLD) -> Comparison:
+        """Lay an answer beside this truth; which values must be compared is known then, how alike they are is not."""
+        keys, values, invented = [], [], []
+        rename, hidden = self.rename, self.hidden
+        for label, value in predicted.items():
             if value is not None and value not in SENTINELS and (text := fold(value)):
-                claimed.append((self.rename(key), text))
-        invented = tuple(key for key, _ in claimed if key in self.hidden)
-        answers = [(key, value) for key, value in claimed if key not in self.hidden] if invented else claimed
-        pairs = _pair_up(self.wanted, answers, key_threshold, method)
+                key = rename(label)
+                if key in hidden:
+                    invented.append(key)
+                else:
+                    keys.append(key)
+                    values.append(text)
+        answered = tuple(keys)
+        return Comparison(self, answered, values, tuple(invented), make_plan(self.keys, answered, key_threshold))
+
+
+class Comparison:
+    """One answer beside a truth: ``keys`` and ``values`` are what it claims where something is printed."""
+
+    __slots__ = ("invented", "keys", "plan", "truth", "values")
+
+    def __init__(self, truth: Truth, keys: tuple[str, ...], values: list[str], invented: tuple[str, ...], plan: Plan) -> None:
+        self.truth, self.keys, self.values, self.invented, self.plan = truth, keys, values, invented, plan
+
+    def unlike(self) -> list[tuple[str, str]]:
+        """The pairs of unequal values whose similarity :meth:`matching` may ask for."""
+        printed, answered = self.truth.values, self.values
+        return [(printed[i], answered[j]) for i, j in self.plan.pairs() if printed[i] != answered[j]]
+
+    def matching(self, similarity: Similarity, *, method: Method = "greedy", repaired: Repaired | None = None) -> Matching:
+        """Pair the fields; ``similarity`` says how alike two values are."""
+        truth, keys = self.truth, self.keys
+        found = pair_up(self.plan, truth.values, self.values, method, similarity)
         if repaired is not None:
-            pairs = [(i, j, _unless_repaired(pair, self.wanted[i][1], answers[j][1], repaired)) for i, j, pair in pairs]
-        used_i, used_j = {i for i, _, _ in pairs}, {j for _, j, _ in pairs}
+            found = [
+                (i, j, key, value if value == 1.0 or not repaired(truth.keys[i], truth.values[i], self.values[j]) else 0.0)
+                for i, j, key, value in found
+            ]
+        missed, extra = self._left_over(found)
         return Matching(
-            pairs=tuple(pair for _, _, pair in pairs),
-            true_positives=sum(pair.value_similarity**2 for _, _, pair in pairs),
-            n_truth=len(self.wanted),
-            n_predicted=len(claimed),
-            missed=tuple(key for i, (key, _) in enumerate(self.wanted) if i not in used_i),
-            extra=tuple(key for j, (key, _) in enumerate(answers) if j not in used_j) + invented,
-            invented=invented,
-            sentinels=SentinelCount(len(self.hidden), len(self.hidden - set(invented))),
+            pairs=tuple([Pair(truth.keys[i], keys[j], key, value) for i, j, key, value in found]),
+            true_positives=sum([value**2 for _, _, _, value in found]),
+            n_truth=len(truth.keys),
+            n_predicted=len(keys) + len(self.invented),
+            missed=missed,
+            extra=extra + self.invented,
+            invented=self.invented,
+            sentinels=SentinelCount(len(truth.hidden), len(truth.hidden.difference(self.invented)))
+            if truth.hidden
+            else NONE_HIDDEN,
         )
+
+    def _left_over(self, found: list[tuple[int, int, float, float]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        truth, keys = self.truth, self.keys
+        missed: tuple[str, ...] = ()
+        extra: tuple[str, ...] = ()
+        if len(found) < len(truth.keys):
+            used = {i for i, _, _, _ in found}
+            missed = tuple(key for i, key in enumerate(truth.keys) if i not in used)
+        if len(found) < len(keys):
+            used = {j for _, j, _, _ in found}
+            extra = tuple(key for j, key in enumerate(keys) if j not in used)
+        return missed, extra
 
 
 def match_fields(
@@ -155,42 +201,6 @@ def claims_nothing(value: str | None) -> bool:
     return value is None or value in SENTINELS or not fold(value)
 
 
-def assign(
-    key_similarity: Sequence[Sequence[float]],
-    value_similarity: Sequence[Sequence[float]],
-    *,
-    key_threshold: float = KEY_THRESHOLD,
-    method: Method = "greedy",
-) -> list[tuple[int, int]]:
-    """Return one-to-one pairs (i, j) of two n_truth x n_predicted matrices; pairs with keys below the threshold are dropped."""
-    candidates = [
-        (key, value_similarity[i][j], i, j)
-        for i, row in enumerate(key_similarity)
-        for j, key in enumerate(row)
-        if key >= key_threshold
-    ]
-    candidates.sort(key=lambda c: (-c[0], -c[1], c[2], c[3]))
-    if method == "greedy":
-        return sorted(_greedy(candidates))
-    if method != "hungarian":
-        raise RewardError(f"unknown matching method {method!r}; use 'greedy' or 'hungarian'")
-    # Equal keys are settled first: two dates swapped between 成立日期 and 登记日期 (0.5 alike) must not count as right.
-    settled = _greedy([c for c in candidates if c[0] == 1.0])
-    done_i, done_j = {i for i, _ in settled}, {j for _, j in settled}
-    rest = [c for c in candidates if c[2] not in done_i and c[3] not in done_j]
-    return sorted(settled + _most_true_positives(rest))
-
-
-def optimal_assignment(weights: Sequence[Sequence[float]]) -> list[tuple[int, int]]:
-    """Return the one-to-one pairs (row, column) with the greatest total weight (scipy's Hungarian method, loaded when called)."""
-    from scipy.optimize import linear_sum_assignment
-
-    if not weights or not weights[0]:
-        return []
-    rows, columns = linear_sum_assignment([list(row) for row in weights], maximize=True)
-    return [(int(i), int(j)) for i, j in zip(rows, columns, strict=True)]
-
-
 def _renamer(canonical: Canonical | None) -> Callable[[str], str]:
     if canonical is None:
         return _fold_key
@@ -205,81 +215,3 @@ def _renamer(canonical: Canonical | None) -> Callable[[str], str]:
 def _fold_key(key: str) -> str:
     """Keys repeat from answer to answer."""
     return fold(key)
-
-
-def _pair_up(
-    wanted: list[tuple[str, str]], answers: list[tuple[str, str]], key_threshold: float, method: Method
-) -> list[tuple[int, int, Pair]]:
-    """Pair folded fields. Equal keys come first in every method, so only what they leave over is compared with everything."""
-    if method not in ("greedy", "hungarian"):
-        raise RewardError(f"unknown matching method {method!r}; use 'greedy' or 'hungarian'")
-    settled = _equal_keys(wanted, answers) if key_threshold <= 1.0 else []
-    done_i, done_j = {i for i, _, _ in settled}, {j for _, j, _ in settled}
-    rest_i = [i for i in range(len(wanted)) if i not in done_i]
-    rest_j = [j for j in range(len(answers)) if j not in done_j]
-    if not rest_i or not rest_j:
-        return settled
-    keys = [[_key_similarity(wanted[i][0], answers[j][0], key_threshold) for j in rest_j] for i in rest_i]
-    values = [
-        [folded_similarity(wanted[i][1], answers[j][1]) if keys[a][b] >= key_threshold else 0.0 for b, j in enumerate(rest_j)]
-        for a, i in enumerate(rest_i)
-    ]
-    for a, b in assign(keys, values, key_threshold=key_threshold, method=method):
-        i, j = rest_i[a], rest_j[b]
-        settled.append((i, j, Pair(wanted[i][0], answers[j][0], keys[a][b], values[a][b])))
-    return sorted(settled, key=lambda pair: pair[0])
-
-
-def _key_similarity(a: str, b: str, threshold: float) -> float:
-    """The similarity, or 0 where the lengths alone keep it below the threshold (an answer may invent thousands of keys)."""
-    longest = max(len(a), len(b))
-    if longest and min(len(a), len(b)) / longest < threshold - 1e-9:
-        return 0.0
-    return _label_similarity(a, b) if longest <= MAX_LABEL_CHARS else folded_similarity(a, b)
-
-
-_label_similarity = lru_cache(maxsize=16384)(folded_similarity)
-"""Labels repeat from answer to answer; long keys are no labels and are not kept."""
-
-
-def _unless_repaired(pair: Pair, printed: str, answered: str, repaired: Repaired) -> Pair:
-    if pair.value_similarity == 1.0 or not repaired(pair.truth_key, printed, answered):
-        return pair
-    return replace(pair, value_similarity=0.0)
-
-
-def _equal_keys(wanted: list[tuple[str, str]], answers: list[tuple[str, str]]) -> list[tuple[int, int, Pair]]:
-    """Pair fields of equal keys; of several answers to one key the likest counts, then the first."""
-    by_key: dict[str, list[int]] = {}
-    for j, (key, _) in enumerate(answers):
-        by_key.setdefault(key, []).append(j)
-    out = []
-    for i, (key, value) in enumerate(wanted):
-        if (found := by_key.get(key)) is not None:
-            likeness = [folded_similarity(value, answers[j][1]) for j in found]
-            best = likeness.index(max(likeness))
-            out.append((i, found[best], Pair(key, key, 1.0, likeness[best])))
-    return out
-
-
-def _greedy(candidates: list[tuple[float, float, int, int]]) -> list[tuple[int, int]]:
-    taken_i: set[int] = set()
-    taken_j: set[int] = set()
-    pairs = []
-    for _, _, i, j in candidates:
-        if i not in taken_i and j not in taken_j:
-            taken_i.add(i)
-            taken_j.add(j)
-            pairs.append((i, j))
-    return pairs
-
-
-def _most_true_positives(candidates: list[tuple[float, float, int, int]]) -> list[tuple[int, int]]:
-    rows = sorted({c[2] for c in candidates})
-    columns = sorted({c[3] for c in candidates})
-    weight = [[0.0] * len(columns) for _ in rows]
-    for key, value, i, j in candidates:
-        # The key similarity only breaks ties (and keeps an allowed pair of worthless value above no pair).
-        weight[rows.index(i)][columns.index(j)] = value**2 + 1e-9 * key
-    pairs = optimal_assignment(weight)
-    return [(rows[a], columns[b]) for a, b in pairs if weight[a][b] > 0.0]

@@ -12,7 +12,10 @@ def fold(text: str) -> str:
     """Return the text in NFKC without any white space: the form in which keys and values are compared."""
     if text.isascii():
         return "".join(text.split())
-    text = "".join(unicodedata.normalize("NFKC", text).split())
+    parts = unicodedata.normalize("NFKC", text).split()
+    if len(parts) < 2:  # a part of a text in NFKC is in NFKC
+        return parts[0] if parts else ""
+    text = "".join(parts)
     # Without the white space a combining mark may stand behind another letter.
     return text if unicodedata.is_normalized("NFKC", text) else unicodedata.normalize("NFKC", text)
 

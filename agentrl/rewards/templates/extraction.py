@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from certloop.agentrl.rewards.f1_power import f1_power_reward
-from certloop.agentrl.rewards.matching import Canonical, Method, claims_nothing
+from certloop.agentrl.rewards.matching import Canonical, claims_nothing
+from certloop.agentrl.rewards.pairing import Method
 from certloop.agentrl.rewards.templates.base import Score, register
 
 

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from certloop.agentrl.rewards import f1_power, f1_power_reward, f1_power_rewards, match_fields, text_similarity
-from certloop.agentrl.rewards.matching import Matching, assign, claims_nothing
+from certloop.agentrl.rewards.matching import Matching, claims_nothing
+from certloop.agentrl.rewards.pairing import assign
 from certloop.agentrl.rewards.text import fold
 
 TRUTH = {"企业名称": "上海甲乙有限公司", "注册号": "914403001922038211", "住所": "上海市某路1号", "成立日期": "2019年3月5日"}

@@ -1,11 +1,14 @@
-"""Text similarity against a textbook edit distance."""
+"""Text similarity against a textbook edit distance, one by one and many at once."""
+
+import random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from certloop.agentrl.rewards import levenshtein, text_similarity
-from certloop.agentrl.rewards.text import MAX_EXACT_CHARS
+from certloop.agentrl.rewards.distances import FEW, LONGEST, distances, folded_similarities
+from certloop.agentrl.rewards.text import MAX_EXACT_CHARS, folded_similarity
 
 TEXT = st.text(alphabet="AB1名称 （(", max_size=12)
 
@@ -52,3 +55,35 @@ def test_a_runaway_text_stays_bounded_and_never_gains() -> None:
 def test_distance_of_texts_that_differ_in_few_places(a: str, b: str) -> None:
     n = min(len(a), len(b))
     assert levenshtein(a[:n], b[:n]) == textbook(a[:n], b[:n])
+
+
+WORD = st.text(alphabet="AB名\U00020000\ud800", min_size=1, max_size=40)
+
+
+@given(st.lists(st.tuples(WORD, WORD), min_size=1, max_size=6), st.integers(0, 2**32))
+def test_many_distances_at_once_equal_the_textbook_table(pairs: list[tuple[str, str]], seed: int) -> None:
+    pairs += [(a, _shaken(a, random.Random(seed)) or "x") for a, _ in pairs]  # near ones, whose bands are narrow
+    assert list(distances(pairs)) == [textbook(a, b) for a, b in pairs]
+
+
+@given(st.integers(0, 2**32), st.sampled_from(["AB", "甲乙丙丁0123456789"]), st.sampled_from([3, 12, 60, 300]))
+@settings(deadline=None, max_examples=30)
+def test_a_batch_of_any_size_and_length_gives_the_very_same_numbers(seed: int, alphabet: str, length: int) -> None:
+    rng = random.Random(seed)
+    texts = ["".join(rng.choices(alphabet, k=rng.randint(0, length))) for _ in range(3 * FEW)]
+    pairs = [(text, rng.choice(texts) if rng.random() < 0.3 else _shaken(text, rng)) for text in texts]
+    assert folded_similarities(pairs) == {pair: folded_similarity(*pair) for pair in pairs}
+
+
+def test_a_batch_with_runaway_texts_gives_the_very_same_numbers() -> None:
+    pairs = [("经营" * n, "经宫" * n) for n in (LONGEST // 2, LONGEST // 2 + 1, MAX_EXACT_CHARS)] * FEW
+    assert folded_similarities(pairs) == {pair: folded_similarity(*pair) for pair in pairs}
+    assert folded_similarities([]) == {}
+
+
+def _shaken(text: str, rng: random.Random) -> str:
+    chars = list(text)
+    for _ in range(rng.randint(0, 3)):
+        at = rng.randint(0, len(chars))
+        chars[at : at + rng.randint(0, 1)] = rng.choice("AB名") * rng.randint(0, 1)
+    return "".join(chars)
