@@ -13,7 +13,7 @@ import typer
 
 from certloop import CertloopError, __version__
 from certloop.commands import doctor, evaluate, extract, reward, store, trajectories, types, validate
-from certloop.output import printable
+from certloop.extract.export import printable
 from certloop.synth import cli as synth
 
 EXIT_CODES = "Exit codes: 0 done, 1 something failed or a rule fails, 2 usage, 3 (extract) nothing could be read, 130 Ctrl-C."

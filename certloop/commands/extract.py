@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from certloop.commands.store import actor, store_cipher
-from certloop.output import Format, chosen_format, open_writer, printable
+from certloop.extract.export import printable
+from certloop.output import Format, chosen_format, open_writer
 
 if TYPE_CHECKING:
     from certloop.extract import ExtractConfig

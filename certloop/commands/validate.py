@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from certloop.output import json_text, printable
+from certloop.extract.export import json_text, printable
 
 
 def validate(

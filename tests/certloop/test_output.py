@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from certloop.errors import UsageError
+from certloop.extract.export import CSV_COLUMNS, neutralise, printable
 from certloop.extract.result import Document, FieldResult, FieldStatus, FileStatus, Result
-from certloop.output import CSV_COLUMNS, Format, TableWriter, neutralise, open_writer, printable
+from certloop.output import Format, TableWriter, open_writer
 from certloop.validators.outcome import Outcome, Severity, Verdict
 
 BAD_CODE = Verdict("uscc.check_character", Severity.HARD, Outcome.FAIL, "校验码不符", "the check character does not fit")
