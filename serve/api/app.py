@@ -16,9 +16,11 @@ if TYPE_CHECKING:
 ROUTERS = (
     "documents", "batches", "results", "jobs",
     "reviews", "feedback", "outcomes", "calibration",
-    "admin", "webhooks", "ops",
+    "admin", "sessions", "webhooks", "ops",
 )  # fmt: skip
 """Modules of this package with a ``router``; those that are not there yet are left out."""
+INSTALLERS = ("problems", "security", "limits", "headers", "openapi")
+"""Modules that install handlers and middleware; of ``limits`` and ``headers`` the latter is the outermost layer."""
 
 
 def create_app(service: Service) -> FastAPI:
@@ -30,12 +32,7 @@ def create_app(service: Service) -> FastAPI:
     for name in ROUTERS:
         if importlib.util.find_spec(f"certloop.serve.api.{name}") is not None:
             app.include_router(importlib.import_module(f"certloop.serve.api.{name}").router)
-    for name in (
-        "problems",
-        "security",
-        "limits",
-        "headers",
-    ):  # each installs its handlers or middleware; the last is the outermost
+    for name in INSTALLERS:
         if importlib.util.find_spec(f"certloop.serve.api.{name}") is not None:
             module = importlib.import_module(f"certloop.serve.api.{name}")
             if hasattr(module, "install"):

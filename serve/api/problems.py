@@ -27,7 +27,7 @@ STATUS: Mapping[str, int] = {
     "internal": 500, "service_closed": 503, "store_busy": 503, "store_unavailable": 503,
 }  # fmt: skip
 """The HTTP status of each code; a code that is not named here is a bug or the caller's file: 500 or 422 by its class."""
-_TITLES = {
+TITLES = {
     400: "Bad request", 401: "Not authenticated", 403: "Not allowed", 404: "Not found", 405: "Method not allowed",
     409: "Conflict", 410: "Gone", 412: "Precondition failed", 413: "Too large", 415: "Unsupported media type",
     422: "Not well formed", 428: "Precondition required", 429: "Too many requests", 500: "Internal error",
@@ -83,7 +83,7 @@ def answer(
     request_id = getattr(request.state, "request_id", "unknown") if request is not None else "unknown"
     body: dict[str, Any] = {
         "type": f"https://certloop.dev/problems/{code}",
-        "title": _TITLES.get(status, "Error"),
+        "title": TITLES.get(status, "Error"),
         "status": status,
         "detail": detail,
         "code": code,

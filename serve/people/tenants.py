@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from certloop.serve.people.actor import Actor
 
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Purpose = Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
+QueueLimit = Annotated[int, Field(ge=1, le=10_000_000)]
+Rate = Annotated[float, Field(gt=0, le=100_000, allow_inf_nan=False)]
+Burst = Annotated[int, Field(ge=1, le=1_000_000)]
+Retention = Annotated[float, Field(gt=0, le=36_500, allow_inf_nan=False)]
 
 
 class ReviewSettings(BaseModel):
@@ -42,17 +47,11 @@ class TenantSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     consent: Consent = Field(Consent.NONE, description="what documents may be used for when the upload says nothing")
-    purpose: Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f]*$")] = Field(
-        "", description="why documents are read when the upload says nothing"
-    )
-    queue_limit: Annotated[int, Field(ge=1, le=10_000_000)] | None = Field(
-        None, description="documents that may wait at a time; null: the service's limit"
-    )
-    rate_per_s: float = Field(50.0, gt=0, le=100_000, allow_inf_nan=False, description="requests a second of one key")
-    burst: int = Field(100, ge=1, le=1_000_000, description="requests a key may make at once after a pause")
-    retention_days: Annotated[float, Field(gt=0, le=36_500, allow_inf_nan=False)] | None = Field(
-        None, description="documents older than this are erased; null: kept"
-    )
+    purpose: Purpose = Field("", description="why documents are read when the upload says nothing")
+    queue_limit: QueueLimit | None = Field(None, description="documents that may wait at a time; null: the service's limit")
+    rate_per_s: Rate = Field(50.0, description="requests a second of one key")
+    burst: Burst = Field(100, description="requests a key may make at once after a pause")
+    retention_days: Retention | None = Field(None, description="documents older than this are erased; null: kept")
     review: ReviewSettings = ReviewSettings()
 
 
@@ -130,7 +129,10 @@ def every(place: Place) -> tuple[Tenant, ...]:
 
 
 def change_settings(place: Place, actor: Actor, tenant: str, changes: dict[str, Any]) -> Tenant:
-    """Replace the settings that ``changes`` names (``review`` key by key). Raises SettingsError, NotFoundError."""
+    """Replace the settings that ``changes`` names (``review`` key by key); None gives one its default back.
+
+    Raises SettingsError, NotFoundError.
+    """
     actor.require(Permission.ADMIN)
     with writing(place.engine, tenant) as connection:
         row = connection.execute(select(tenants).where(tenants.c.tenant == tenant)).first()
@@ -139,8 +141,8 @@ def change_settings(place: Place, actor: Actor, tenant: str, changes: dict[str, 
         before = TenantSettings.model_validate_json(row.settings)
         values = before.model_dump() | changes
         if isinstance(changes.get("review"), dict):
-            values["review"] = before.review.model_dump() | changes["review"]
-        settings = parse_settings(values)
+            values["review"] = _without_none(before.review.model_dump() | changes["review"])
+        settings = parse_settings(_without_none(values))
         connection.execute(update(tenants).where(tenants.c.tenant == tenant).values(settings=settings.model_dump_json()))
         audit(connection, actor, "tenant.settings", tenant, changed=sorted(changes))
         return Tenant(tenant, row.name, settings, row.created_at, row.disabled_at)
@@ -156,6 +158,10 @@ def set_disabled(place: Place, actor: Actor, tenant: str, disabled: bool) -> Ten
             raise NotFoundError("no tenant by this name")
         audit(connection, actor, "tenant.disable" if disabled else "tenant.enable", tenant)
     return get(place, tenant)
+
+
+def _without_none(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _tenant(row: Any) -> Tenant:
