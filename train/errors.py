@@ -1,4 +1,4 @@
-"""What can go wrong when a model is trained. Each class has its own stable code; messages hold names, counts and steps, no values.
+"""What can go wrong when a model is trained. Each class has its own stable code; messages hold names and counts, no values.
 
 TrainError                  train_error            base
 ├── TrainConfigError        train_config_invalid   a run that is not well formed, or asks for what cannot be

@@ -1,0 +1,76 @@
+"""What watches a run: a metrics file that grows line by line, a stop at a gradient that is not finite, bounds of drift."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from certloop.train.errors import DivergedError, LossError
+
+
+class MetricsWriter(TrainerCallback):
+    """Appends each log of the trainer to ``metrics.jsonl``: step, seconds since the start, and every number as it is."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.start = time.monotonic()
+
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """After a resume, lines of steps that are done again are dropped."""
+        self.start = time.monotonic()
+        if state.is_world_process_zero and self.path.exists():
+            lines = self.path.read_text(encoding="utf-8").splitlines()
+            kept = [line for line in lines if _step(line) is not None and (_step(line) or 0) <= state.global_step]
+            self.path.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
+
+    def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        if not state.is_world_process_zero:
+            return
+        logs = {key: value for key, value in (kwargs.get("logs") or {}).items() if isinstance(value, int | float)}
+        line = {"step": state.global_step, "seconds": round(time.monotonic() - self.start, 3)} | logs
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({k: v if math.isfinite(v) else None for k, v in line.items()}) + "\n")
+
+
+class FiniteLoss(TrainerCallback):
+    """Stops before an update whose gradient is NaN or infinite: the weights stay those of the last good step."""
+
+    def on_pre_optimizer_step(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        import torch
+
+        gradients = [p.grad for p in kwargs["model"].parameters() if p.grad is not None]
+        if gradients and not bool(torch.isfinite(torch.stack(torch._foreach_norm(gradients))).all()):
+            raise LossError(
+                f"the gradient of step {state.global_step + 1} is not finite; lower the learning rate or look at that step's rows"
+            )
+
+
+class DivergenceBound(TrainerCallback):
+    """Stops a run whose entropy grew past ``entropy_growth`` times its first or whose KL from the start passed ``max_kl``."""
+
+    def __init__(self, entropy_growth: float | None, max_kl: float | None) -> None:
+        self.entropy_growth, self.max_kl = entropy_growth, max_kl
+        self.first_entropy: float | None = None
+
+    def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        logs = kwargs.get("logs") or {}
+        entropy, kl = logs.get("entropy"), logs.get("kl_from_start")
+        if entropy is not None:
+            if self.first_entropy is None:
+                self.first_entropy = max(float(entropy), 0.05)  # a nearly deterministic start is allowed to loosen a little
+            elif self.entropy_growth is not None and entropy > self.entropy_growth * self.first_entropy:
+                raise DivergedError(f"entropy {entropy:.3f} at step {state.global_step}, {self.first_entropy:.3f} at the start")
+        if kl is not None and self.max_kl is not None and kl > self.max_kl:
+            raise DivergedError(f"KL from the start {kl:.4f} at step {state.global_step}, bound {self.max_kl}")
+
+
+def _step(line: str) -> int | None:
+    try:
+        return int(json.loads(line)["step"])
+    except (ValueError, KeyError, TypeError):
+        return None
