@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 from certloop.agentrl.store import Store, TenantStore
 from certloop.serve.config import DEMO_TENANT, ServeConfig
 from certloop.serve.db.migrate import upgrade
-from certloop.serve.errors import NotStartedError
+from certloop.serve.errors import ServiceClosedError
 from certloop.templates import Registry, load_types
 
 if TYPE_CHECKING:
@@ -69,9 +69,9 @@ class Service:
 
     @property
     def jobs(self) -> Jobs:
-        """Raises NotStartedError where no jobs were attached."""
+        """Raises ServiceClosedError where no jobs were attached."""
         if self._jobs is None:
-            raise NotStartedError("this process accepts no documents: its jobs were not started")
+            raise ServiceClosedError("this process accepts no documents: its jobs were not started")
         return self._jobs
 
     def attach_jobs(self, jobs: Jobs, readers: Readers | None = None) -> None:

@@ -7,8 +7,10 @@ ServeError                     serve_error                base
 │   └── CsrfError              csrf                       a write by cookie without its token, or from another site
 ├── RequestError               request_invalid            a request that is not well formed
 │   ├── CursorError            cursor_invalid             a cursor of another tenant, another list, or none
+│   ├── IdempotencyError       idempotency_key            a key that came with another request before
 │   └── TargetError            webhook_target             an address that webhooks are not sent to
 ├── ConflictError              conflict                   the thing is in another state than the request needs
+│   ├── NotReadyError          not_ready                  a result that is not there yet
 │   ├── ClaimedError           review_claimed             somebody else holds the review
 │   └── UndoError              undo_too_late              a decision that cannot be taken back (any more)
 ├── PreconditionError          precondition_failed        If-Match names another revision than the current one
@@ -20,7 +22,6 @@ ServeError                     serve_error                base
 │   └── QueueFullError         queue_full                 the tenant's queue is full
 ├── SettingsError              tenant_settings            settings of a tenant that make no sense
 ├── CalibrationError           calibration_invalid        a calibration that is not well formed, or too little to fit one on
-├── NotStartedError            not_started                this process has no jobs, or they were ended
 ├── WorkerRunningError         worker_running             another process works on this SQLite database already
 ├── ReadError                  read_failed                a document that was not read; tried again, then dead
 │   ├── ReadTimeoutError       read_timeout               it took longer than its time
@@ -82,6 +83,10 @@ class CursorError(RequestError):
     code = "cursor_invalid"
 
 
+class IdempotencyError(RequestError):
+    code = "idempotency_key"
+
+
 class TargetError(RequestError):
     code = "webhook_target"
 
@@ -100,6 +105,20 @@ class UndoError(ConflictError):
 
 class CalibrationError(ServeError, ValueError):
     code = "calibration_invalid"
+
+
+class NotReadyError(ConflictError):
+    """``retry_after_s``: when it is worth asking again."""
+
+    code = "not_ready"
+
+    def __init__(self, message: str, retry_after_s: float = 2.0) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return {"Retry-After": str(max(1, round(self.retry_after_s)))}
 
 
 class PreconditionError(ServeError, ValueError):
@@ -146,10 +165,6 @@ class SettingsError(RequestError):
 
 class DemoError(ServeError, ValueError):
     code = "demo_refused"
-
-
-class NotStartedError(ServeError, RuntimeError):
-    code = "not_started"
 
 
 class ServiceClosedError(ServeError, RuntimeError):

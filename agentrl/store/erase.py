@@ -185,11 +185,11 @@ def _finish(store: TenantStore, erasure_id: str, tombstone: Any, actor: str) -> 
                 removed += store.blobs.delete(store.tenant, sha256)
         details = {"erasure": erasure_id, "blobs": removed, "snapshots": list(withdrawn), "unreachable": len(unreachable)}
         add_audit(connection, store.tenant, actor, FINISHED, details)
-    _forget_pages(store)
+    forget_pages(store)
     return Erasure(erasure_id, tuple(documents), tombstone["events"], removed, withdrawn, unreachable)
 
 
-def _forget_pages(store: TenantStore) -> None:
+def forget_pages(store: TenantStore) -> None:
     """Old content must not survive in SQLite's write-ahead log or in Postgres' dead rows.
 
     A reader that is still at work keeps the log alive; it is then emptied by the next erasure, or when the last process

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, select, update
 
+from certloop.agentrl.errors import CertloopError
 from certloop.serve.db.access import writing
 from certloop.serve.db.schema import uploads
 from certloop.serve.work.states import OPEN, Status
@@ -18,18 +19,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """``attempt`` counts the tries from 1 and is the fence: a later claim has a higher one. ``failures`` of them said why they
-    failed; the others vanished with their process."""
+    """``attempt`` counts the tries from 1 and is the fence: a later claim has a higher one. Since the ``before`` that a person
+    started anew from, ``failures`` of them said why they failed; the others vanished with their process."""
 
     tenant: str
     document_id: str
     attempt: int
     failures: int
     priority: int
+    before: int = 0
 
     @property
     def vanished(self) -> int:
-        return self.attempt - 1 - self.failures
+        return self.attempt - 1 - self.before - self.failures
 
 
 def claim(service: Service, tenant: str, document_id: str) -> Claim | None:
@@ -38,11 +40,18 @@ def claim(service: Service, tenant: str, document_id: str) -> Claim | None:
         row = connection.execute(select(uploads).where(*still_open(tenant, document_id))).first()
         if row is None:
             return None
-        failures = 0 if row.error is None else int(json.loads(row.error).get("failures", 0))
-        mine = Claim(tenant, document_id, row.attempts + 1, failures, row.priority)
+        note = {} if row.error is None else json.loads(row.error)
+        failures, before = int(note.get("failures", 0)), int(note.get("before", 0))
+        mine = Claim(tenant, document_id, row.attempts + 1, failures, row.priority, before)
         values = {"status": Status.RUNNING, "attempts": mine.attempt, "started_at": service.now()}
         connection.execute(update(uploads).where(*still_open(tenant, document_id)).values(**values))
         return mine
+
+
+def note_of(mine: Claim, error: CertloopError) -> str:
+    """What stands in the upload about its last failure, and how often it failed."""
+    counts = {"failures": mine.failures, "before": mine.before}
+    return json.dumps(error.to_json() | counts, ensure_ascii=False)
 
 
 def still_open(tenant: str, document_id: str) -> tuple[Any, ...]:

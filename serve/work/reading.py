@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 from collections.abc import Callable
@@ -24,7 +23,7 @@ from certloop.agentrl.store import (
 from certloop.serve.db.access import reading, writing
 from certloop.serve.db.schema import uploads
 from certloop.serve.errors import ReaderCrashedError, ReaderStoppedError
-from certloop.serve.work.claims import Claim, claim, settle, still_open
+from certloop.serve.work.claims import Claim, claim, note_of, settle, still_open
 from certloop.serve.work.record import fail, give_up, record
 from certloop.serve.work.states import Status
 
@@ -112,9 +111,8 @@ class Work:
 
     def _again(self, mine: Claim, error: CertloopError) -> None:
         delay_s = AGAIN_AFTER_S[min(mine.failures, len(AGAIN_AFTER_S)) - 1]
-        note = json.dumps(error.to_json() | {"failures": mine.failures}, ensure_ascii=False)
         with writing(self._service, mine.tenant) as connection:
-            if settle(connection, mine, {"status": Status.QUEUED, "error": note}):
+            if settle(connection, mine, {"status": Status.QUEUED, "error": note_of(mine, error)}):
                 self._service.jobs.enqueue(connection, mine.tenant, mine.document_id, mine.priority, delay_s)
 
     def _give_back(self, tenant: str, document_id: str) -> None:

@@ -19,7 +19,7 @@ from certloop.serve.db.access import seal_json, unseal_json, writing
 from certloop.serve.db.schema import batches, certificates, uploads
 from certloop.serve.review.queue import open_review
 from certloop.serve.webhooks.outbox import Event, enqueue
-from certloop.serve.work.claims import Claim, settle
+from certloop.serve.work.claims import Claim, note_of, settle
 from certloop.serve.work.states import ENDED, Status
 from certloop.serve.work.verdict import reasons_for
 
@@ -43,7 +43,7 @@ def record(service: Service, mine: Claim, read: PagesRead) -> bool:
     result = read.result
     if result.status is FileStatus.FAILED:
         error = dict(result.error or {"code": "read_failed", "message": "nothing could be read"})
-        return _ended(service, mine, Status.FAILED, error, read)
+        return _ended(service, mine, Status.FAILED, json.dumps(error, ensure_ascii=False), read)
     blobs = {number: service.tenant(mine.tenant).put_blob(image) for number, image in read.pages.items()}
     with writing(service, mine.tenant) as connection:
         at = service.now()
@@ -56,19 +56,19 @@ def record(service: Service, mine: Claim, read: PagesRead) -> bool:
 
 def give_up(service: Service, mine: Claim, error: CertloopError) -> bool:
     """The upload is dead: tried as often as allowed."""
-    return _ended(service, mine, Status.DEAD, error.to_json() | {"failures": mine.failures}, None)
+    return _ended(service, mine, Status.DEAD, note_of(mine, error), None)
 
 
 def fail(service: Service, mine: Claim, error: CertloopError) -> bool:
     """The upload failed for good, by what it is."""
-    return _ended(service, mine, Status.FAILED, error.to_json(), None)
+    return _ended(service, mine, Status.FAILED, note_of(mine, error), None)
 
 
-def _ended(service: Service, mine: Claim, status: Status, error: Mapping[str, Any], read: PagesRead | None) -> bool:
+def _ended(service: Service, mine: Claim, status: Status, note: str, read: PagesRead | None) -> bool:
     with writing(service, mine.tenant) as connection:
         result, cpu_s = (None, 0.0) if read is None else (read.result, read.cpu_s)
         values = _ended_values(connection, mine, status, service.now(), result, cpu_s)
-        if not settle(connection, mine, values | {"error": json.dumps(error, ensure_ascii=False)}):
+        if not settle(connection, mine, values | {"error": note}):
             return False
         _announce(service, connection, mine, Event.DOCUMENT_FAILED, status)
         return True
