@@ -15,6 +15,7 @@ from .printed import code_text, name_text, without_copy_suffix
 from .rule import Rule, soft
 
 Values = Mapping[str, str | None]
+MIN_ADDRESS_CHARS = 5
 
 _NAME_FIELDS = {
     "business_licence": "name",
@@ -35,6 +36,17 @@ _PERSON_FIELDS = {doc_type: "person" for doc_type in _NAME_FIELDS if "road" not 
     "authorisation_letter": "principal_person"
 }
 
+_ADDRESS_FIELDS = {
+    "business_licence": "address",
+    "food_operation_permit": "residence",
+    "food_production_permit": "residence",
+    "drug_operation_permit": "registered_address",
+    "device_operation_permit": "residence",
+    "device_production_permit": "residence",
+    "road_transport_operation_permit": "address",
+}
+"""The registered address; the places of business may rightly be others."""
+
 SAME_NAME = soft(
     "dossier.name", ("名称一致", "the names agree"), ("名称与其他证件不一致", "the name differs from that of another document")
 )
@@ -47,6 +59,11 @@ SAME_PERSON = soft(
     "dossier.person",
     ("法定代表人一致", "the legal representatives agree"),
     ("法定代表人与其他证件不一致", "the legal representative differs from that of another document"),
+)
+SAME_ADDRESS = soft(
+    "dossier.address",
+    ("住所一致", "the registered addresses agree"),
+    ("住所与其他证件不一致", "the registered address differs from that of another document"),
 )
 AGENT_NUMBER = soft(
     "dossier.agent_id_number",
@@ -62,7 +79,13 @@ def check_dossier(documents: Sequence[tuple[str, Values]]) -> tuple[Verdict, ...
     with one kind of bracket; a dossier with nothing to compare has no verdicts.
     """
     verdicts: list[Verdict] = []
-    for rule, fields in ((SAME_NAME, _NAME_FIELDS), (SAME_CODE, _CODE_FIELDS), (SAME_PERSON, _PERSON_FIELDS)):
+    rules = (
+        (SAME_NAME, _NAME_FIELDS),
+        (SAME_CODE, _CODE_FIELDS),
+        (SAME_PERSON, _PERSON_FIELDS),
+        (SAME_ADDRESS, _ADDRESS_FIELDS),
+    )
+    for rule, fields in rules:
         verdicts += _compare(rule, fields, documents)
     return (*verdicts, *_agent(documents))
 
@@ -79,7 +102,14 @@ def _compare(rule: Rule, field_of: Mapping[str, str], documents: Sequence[tuple[
             entry = (f"{index}:{doc_type}.{field}", folded)
             is_first_licence = doc_type == "business_licence" and not any(":business_licence." in path for path, _ in found)
             found.insert(0 if is_first_licence else len(found), entry)
-    return [rule.judge(value == found[0][1], fields=(found[0][0], path)) for path, value in found[1:]]
+    same = _same_address if rule is SAME_ADDRESS else str.__eq__
+    return [rule.judge(same(value, found[0][1]), fields=(found[0][0], path)) for path, value in found[1:]]
+
+
+def _same_address(a: str, b: str) -> bool:
+    """One may leave out the province or the city before it; nothing behind it."""
+    shorter, longer = sorted((a, b), key=len)
+    return longer.endswith(shorter) and len(shorter) >= MIN_ADDRESS_CHARS
 
 
 def _agent(documents: Sequence[tuple[str, Values]]) -> list[Verdict]:

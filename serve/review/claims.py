@@ -69,9 +69,7 @@ def release(service: Service, actor: Actor, certificate_id: str) -> Review:
         return load(connection, actor.tenant, certificate_id)
 
 
-def hold(
-    service: Service, connection: Connection, actor: Actor, certificate_id: str, lease_s: float | None = None
-) -> Review:
+def hold(service: Service, connection: Connection, actor: Actor, certificate_id: str, lease_s: float | None = None) -> Review:
     """:func:`claim` inside the caller's transaction: whoever edits or decides holds the review first."""
     policy, now = policy_of(connection, actor.tenant), service.now()
     review = load(connection, actor.tenant, certificate_id)
@@ -122,7 +120,5 @@ def earlier(instant: str, seconds: float) -> str:
     return later(instant, -seconds)
 
 
-def _note(
-    connection: Connection, actor: Actor, certificate_id: str, at: str, action: Action, **details: str
-) -> None:
+def _note(connection: Connection, actor: Actor, certificate_id: str, at: str, action: Action, **details: str) -> None:
     history.append(connection, actor.tenant, certificate_id, at=at, actor=actor.actor_id, action=action, details=details)
