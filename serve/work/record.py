@@ -17,6 +17,7 @@ from certloop.extract.recording import answer_of, check_signals, subjects_of
 from certloop.extract.result import FileStatus
 from certloop.serve.db.access import seal_json, unseal_json, writing
 from certloop.serve.db.schema import batches, certificates, uploads
+from certloop.serve.dossier.check import check_batch
 from certloop.serve.review.queue import open_review
 from certloop.serve.webhooks.outbox import Event, enqueue
 from certloop.serve.work.claims import Claim, note_of, settle
@@ -175,5 +176,7 @@ def finish_batch(service: Service, connection: Connection, tenant: str, batch_id
     this = (batches.c.tenant == tenant, batches.c.batch_id == batch_id, batches.c.finished_at.is_(None))
     if connection.execute(update(batches).where(*this).values(finished_at=service.now())).rowcount == 0:
         return False
+    if connection.execute(select(batches.c.dossier).where(batches.c.tenant == tenant, batches.c.batch_id == batch_id)).scalar():
+        check_batch(service, connection, tenant, batch_id, service.now())
     enqueue(connection, tenant, Event.BATCH_DONE, {"batch_id": batch_id, "status": "done"}, service.clock())
     return True

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from certloop.serve.confidence.versions import active
 from certloop.serve.dossier.compare import Comparison, compare
 from certloop.serve.errors import RequestError
-from certloop.serve.people.tenants import settings_in
-from certloop.serve.review.triage import Reason, ReviewPolicy, triage
+from certloop.serve.review.policy import policy_of
+from certloop.serve.review.triage import Reason, triage
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -26,16 +27,11 @@ def reasons_for(
     expected: Mapping[str, str] | None,
 ) -> tuple[Reason, ...]:
     """Empty when the certificate may pass unseen."""
-    from certloop.serve.confidence.calibration import Calibration
-
-    doc_type = service.registry.types.get(document.doc_type)
-    settings = settings_in(connection, tenant).review
-    policy = ReviewPolicy(sample_share=settings.sampling, double_share=settings.double_check)
     return triage(
         document,
-        policy,
-        doc_type=doc_type,
-        calibration=Calibration("none", {}),
+        policy_of(connection, tenant),
+        doc_type=service.registry.types.get(document.doc_type),
+        calibration=active(connection, tenant),
         certificate_id=certificate_id,
         comparisons=comparisons_for(service, document, expected),
     )
