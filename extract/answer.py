@@ -28,7 +28,7 @@ def _answer(page: Page, reading: DocumentReading, around: Surroundings, index: i
     area = None if count == 1 else _extent([line.quad for line in reading.lines])
     seals = tuple(_to_user_seal(s, page) for s in around.seals if _inside(s.box, area))
     codes = [q for q in around.qr if _inside(q.box, area)]
-    box = None if area is None else _to_user(_corners(area), page)
+    box = None if area is None else to_user(_corners(area), page)
     if reading.doc_type is None or reading.layout is None:
         return Document(
             UNKNOWN, reading.found.confidence, pages=(page.index,), box=box, rotation=reading.upright.degrees, seals=seals,
@@ -51,7 +51,7 @@ def _answer(page: Page, reading: DocumentReading, around: Surroundings, index: i
         copy=mark.value if mark else None,
         quality=around.quality,
         seals=seals,
-        qr=tuple(_to_user_qr(q, page, _agrees(q, values)) for q in codes),
+        qr=tuple(_to_user_qr(q, page, qr_agrees(q, values)) for q in codes),
         validations=verdicts,
         missing=missing_fields(doc_type, fields),
         steps=_steps(reading),
@@ -70,7 +70,7 @@ def _field(spec: FieldSpec, reading: DocumentReading, page: Page) -> FieldResult
     draft = layout.drafts.get(spec.id)
     if draft is None:
         return _without_value(spec, reading, page)
-    where = _to_user(reading.upright.back(draft.quad), page) if draft.quad is not None else None
+    where = to_user(reading.upright.back(draft.quad), page) if draft.quad is not None else None
     if draft.masked:
         return FieldResult(spec.label, None, status=FieldStatus.UNREADABLE, box=where, page=page.index)
     verdicts = tuple(v for kind in spec.validator_kinds for v in validate(kind, draft.text))
@@ -107,10 +107,10 @@ def _without_value(spec: FieldSpec, reading: DocumentReading, page: Page) -> Fie
             [label.left, label.y + label.em],
         ]
     )
-    return FieldResult(spec.label, None, status=status, box=_to_user(reading.upright.back(quad), page), page=page.index)
+    return FieldResult(spec.label, None, status=status, box=to_user(reading.upright.back(quad), page), page=page.index)
 
 
-def _agrees(code: QrCode, values: Mapping[str, str | None]) -> bool | None:
+def qr_agrees(code: QrCode, values: Mapping[str, str | None]) -> bool | None:
     """Whether the numbers in a QR code's payload are those printed; None where there is nothing to compare."""
     inside = codes_in_payload(code.payload)
     number, printed = inside.get("credit_code"), values.get("credit_code")
@@ -121,16 +121,16 @@ def _steps(reading: DocumentReading) -> tuple[Mapping[str, object], ...]:
     return tuple(step.to_json() for step in reading.steps)
 
 
-def _to_user(points: NDArray[np.floating], page: Page) -> Polygon:
+def to_user(points: NDArray[np.floating], page: Page) -> Polygon:
     return tuple((float(x) / page.scale, float(y) / page.scale) for x, y in points)
 
 
 def _to_user_seal(seal: Seal, page: Page) -> Seal:
-    return replace(seal, box=_to_user(np.asarray(seal.box), page), page=page.index)
+    return replace(seal, box=to_user(np.asarray(seal.box), page), page=page.index)
 
 
 def _to_user_qr(code: QrCode, page: Page, agrees: bool | None) -> QrCode:
-    return replace(code, box=_to_user(np.asarray(code.box), page), agrees=agrees, page=page.index)
+    return replace(code, box=to_user(np.asarray(code.box), page), agrees=agrees, page=page.index)
 
 
 def _extent(quads: Sequence[NDArray[np.float32]]) -> tuple[float, float, float, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from os import PathLike
@@ -11,14 +11,13 @@ from types import TracebackType
 from typing import Self
 
 from certloop.agentrl.errors import CertloopError
-from certloop.extract.answer import answer_documents
-from certloop.extract.config import ExtractConfig
-from certloop.extract.engine.ocr import OcrEngine
-from certloop.extract.engine.stock import StockOcrEngine
-from certloop.extract.episode import read_page
+from certloop.extract.config import ENGINES, ExtractConfig
+from certloop.extract.engine.contract import Engine
+from certloop.extract.engine.errors import ModelError
+from certloop.extract.engine.open import open_engine
 from certloop.extract.ingest import Decoder, IngestError, Page, ingest
 from certloop.extract.join import join_parts
-from certloop.extract.result import Document, FileStatus, Result
+from certloop.extract.result import FileStatus, Result
 from certloop.templates import Registry, load_types
 
 Source = str | PathLike[str] | bytes
@@ -35,11 +34,10 @@ class Extractor:
 
     def __init__(self, config: ExtractConfig | None = None) -> None:
         self.config = config or ExtractConfig()
-        engines = {"ocr": OcrEngine, "ocr-stock": StockOcrEngine}
-        if self.config.engine not in engines:
-            raise UnknownEngineError(f"unknown engine {self.config.engine!r}; known engines: {', '.join(engines)}")
-        self._engine = engines[self.config.engine](self.config.ocr)
+        if self.config.engine not in ENGINES:
+            raise UnknownEngineError(f"unknown engine {self.config.engine!r}; known engines: {', '.join(ENGINES)}")
         self._decoder = Decoder()
+        self._opened: Engine | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -49,10 +47,20 @@ class Extractor:
 
     def close(self) -> None:
         self._decoder.close()
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
 
     @cached_property
     def registry(self) -> Registry:
         return load_types(self.config.template_path)
+
+    @property
+    def engine(self) -> Engine:
+        """What reads the pages; a model is loaded on first use. Raises ModelError where there is none."""
+        if self._opened is None:
+            self._opened = open_engine(self.config, self.registry)
+        return self._opened
 
     def read(self, source: Source, *, name: str | None = None, doc_type: str | None = None) -> Result:
         """Read every certificate in a file.
@@ -73,12 +81,12 @@ class Extractor:
             pages = ingest(source if isinstance(source, bytes) else Path(source), self.config.limits, decoder=self._decoder)
         except IngestError as error:
             return Result(label, FileStatus.FAILED, error=error.to_json()), ()
-        warnings = [{key: str(value) for key, value in w.to_json().items()} for w in pages.warnings]
-        documents = join_parts([d for page in pages.pages for d in self._read_page(page, doc_type)], self.registry)
+        warnings: list[Mapping[str, str]] = [{key: str(value) for key, value in w.to_json().items()} for w in pages.warnings]
+        try:
+            reading = self.engine.read(pages.pages, doc_type, self.config.guidance)
+        except ModelError as error:
+            return Result(label, FileStatus.FAILED, error=error.to_json(), warnings=tuple(warnings)), ()
+        warnings += reading.warnings
+        documents = join_parts([replace(d, release=self.config.release) for d in reading.documents], self.registry)
         status = FileStatus.PARTIAL if warnings else FileStatus.OK
         return Result(label, status, tuple(documents), warnings=tuple(warnings)), pages.pages
-
-    def _read_page(self, page: Page, doc_type: str | None) -> Sequence[Document]:
-        readings, around = read_page(page.image, self._engine, self.registry, self.config, doc_type=doc_type)
-        documents = answer_documents(page, readings, around)
-        return [replace(d, release=self.config.release) for d in documents]

@@ -1,7 +1,8 @@
-"""Machine-readable guidance: the only door by which memory, skills and notes steer the reader.
+"""Guidance: the only door by which memory, skills and notes steer the reader.
 
 A hint names a field and, optionally, when it applies (``doc_type``, ``trigger``: text that must stand on the page) and what to
-do: more printed labels for the field, where its value stands, what it looks like, which tool to use on it.
+do: more printed labels for the field, where its value stands, what it looks like, which tool to use on it. A note is a sentence
+for engines that read sentences: a model gets it in the guidance block of its prompt, the layout reader passes it by.
 """
 
 from __future__ import annotations
@@ -83,10 +84,20 @@ def _region(value: object) -> tuple[float, float, float, float] | None:
 
 
 @dataclass(frozen=True, slots=True)
+class Note:
+    """One sentence of guidance in plain words, for pages of a type and, with ``trigger``, of a text (None: for all)."""
+
+    text: str
+    doc_type: str | None = None
+    trigger: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Guidance:
-    """All hints of one reading; empty by default, which is how the reader is measured."""
+    """All hints and notes of one reading; empty by default, which is how the reader is measured."""
 
     hints: tuple[Hint, ...] = field(default=())
+    notes: tuple[Note, ...] = field(default=())
 
     @classmethod
     def from_json(cls, data: Iterable[dict[str, Any]]) -> Guidance:
@@ -94,8 +105,12 @@ class Guidance:
 
     def for_page(self, doc_type: str, page_text: str) -> Sequence[Hint]:
         """The hints that apply to a page of this type with this text (without white space)."""
-        return [
-            h
-            for h in self.hints
-            if h.doc_type in (None, doc_type) and (h.trigger is None or re.sub(r"\s+", "", h.trigger) in page_text)
-        ]
+        return [h for h in self.hints if _applies(h, doc_type, page_text)]
+
+    def notes_for_page(self, doc_type: str, page_text: str) -> Sequence[Note]:
+        """As :meth:`for_page`, the notes."""
+        return [n for n in self.notes if _applies(n, doc_type, page_text)]
+
+
+def _applies(item: Hint | Note, doc_type: str, page_text: str) -> bool:
+    return item.doc_type in (None, doc_type) and (item.trigger is None or re.sub(r"\s+", "", item.trigger) in page_text)

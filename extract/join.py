@@ -47,6 +47,7 @@ def _merge(a: Document, b: Document) -> Document:
         qr=(*a.qr, *b.qr),
         quality={k: max(a.quality.get(k, 0.0), b.quality.get(k, 0.0)) for k in {*a.quality, *b.quality}},
         steps=(*a.steps, *b.steps),
+        generations=(*a.generations, *b.generations),
     )
 
 

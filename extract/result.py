@@ -102,10 +102,33 @@ class QrCode:
 
 
 @dataclass(frozen=True, slots=True)
+class Generation:
+    """How a model wrote an answer: what a trajectory keeps beside the fields. An engine without tokens leaves none.
+
+    ``token_ids`` are the sampled tokens and ``logprobs`` theirs (empty where a server does not tell), ``prompt_ids`` the ids
+    before them. ``final_json`` is the JSON as it was written, ``token_offsets`` the characters of it that each sampled token
+    covers; ``outcome`` is a word of ``agentrl.trajectory.Outcome``. At temperature 0 the log-probabilities are those of
+    temperature 1.
+    """
+
+    model: str
+    prompt_version: str
+    outcome: str
+    final_json: str | None = None
+    adapter: str | None = None
+    prompt_ids: tuple[int, ...] = ()
+    token_ids: tuple[int, ...] = ()
+    logprobs: tuple[float, ...] = ()
+    token_offsets: tuple[tuple[int, int], ...] = ()
+    temperature: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Document:
     """One certificate found in a file. ``doc_type`` is a template id or ``"unknown"``.
 
     ``missing`` are the required fields for which no value was read, whatever the reason: a person should look at them.
+    ``generations`` are what a model engine wrote for it, one a page it was asked about.
     """
 
     doc_type: str
@@ -125,6 +148,7 @@ class Document:
     trajectory_id: str | None = None
     missing: tuple[str, ...] = ()
     steps: tuple[Mapping[str, Any], ...] = ()
+    generations: tuple[Generation, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {
