@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, SecretStr
 from sqlalchemy import select
 
@@ -14,8 +14,7 @@ from certloop.agentrl.store.schema import audit as audit_table
 from certloop.agentrl.trajectory import Consent
 from certloop.serve.api.cursors import read_cursor, write_cursor
 from certloop.serve.api.security import allowed
-from certloop.serve.api.shapes import Body, Cursor, KeyId, Limit, Name, UserId
-from certloop.serve.context import Service
+from certloop.serve.api.shapes import Body, Cursor, KeyId, Limit, Name, Open, UserId
 from certloop.serve.db.access import reading
 from certloop.serve.errors import CursorError
 from certloop.serve.people import keys, tenants, users
@@ -195,14 +194,6 @@ class UserChange(Body):
     role: Role | None = None
     disabled: bool | None = None
     password: SecretStr | None = Field(None, min_length=MIN_LENGTH, max_length=MAX_LENGTH)
-
-
-def _service(request: Request) -> Service:
-    service: Service = request.app.state.service
-    return service
-
-
-Open = Annotated[Service, Depends(_service)]
 
 
 @router.get("/tenant", summary="The tenant and its settings")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Path, Query
+from fastapi import Depends, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, StringConstraints
+
+from certloop.serve.context import Service
 
 PLAIN = r"^[^\x00-\x1f\x7f]*$"
 """Text without control characters: it ends up in tables and on screens."""
@@ -24,3 +26,12 @@ class Body(BaseModel):
     """A request body: unknown keys are an error, so that a misspelt one is not silently ignored."""
 
     model_config = ConfigDict(extra="forbid")
+
+
+def open_service(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+Open = Annotated[Service, Depends(open_service)]
+"""The open service, as a parameter of a route."""
