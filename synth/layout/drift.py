@@ -16,6 +16,8 @@ from certloop.synth.seeds import values_rng
 from certloop.templates import DocumentType
 
 SEPARATOR = "~d"
+FAR = 1000
+"""Editions from this number on use wordings that the document type does not know (``drift_words.toml``)."""
 _FONTS = ("song", "serif", "kai", "hei")
 _BORDERS = ("guilloche", "meander", "lace", "double", "plain")
 _COLOURS = ("#6f6a4a", "#3f6f9a", "#3f7d58", "#8a5140", "#5a5a5a", "#7a4f86")
@@ -23,11 +25,14 @@ _COLOURS = ("#6f6a4a", "#3f6f9a", "#3f7d58", "#8a5140", "#5a5a5a", "#7a4f86")
 
 def drift_layout(layout: Layout, number: int, doc_type: DocumentType | None = None) -> Layout:
     """Edition ``number`` of ``layout``: other wordings (of the type's aliases), fonts, border, colours; rows trade places
-    within their column; the page is stretched a little; the seal moves. The same number gives the same edition everywhere."""
+    within their column; the page is stretched a little; the seal moves. The same number gives the same edition everywhere.
+
+    From ``FAR`` on about half of the labels get wordings that no type knows: a reader that does not learn cannot follow those.
+    """
     rng = values_rng(number, "drift", layout.type_id, layout.id)
     stretch = rng.uniform(0.96, 1.10)
     rows = _trade_places(layout.rows, rng)
-    rows = tuple(_reworded(row, rng, doc_type) for row in rows)
+    rows = tuple(_far_word(row, rng) if number >= FAR else _reworded(row, rng, doc_type) for row in rows)
     moved = replace(
         layout,
         id=f"{layout.id}{SEPARATOR}{number}",
@@ -86,6 +91,13 @@ def _reworded(row: Row, rng: Random, doc_type: DocumentType | None) -> Row:
         return row
     fitting = [name for name in doc_type.fields[row.field].labels if len(name) <= max(5, len(row.labels[0].split("\n")[0]) + 2)]
     return replace(row, labels=(rng.choice(fitting),)) if fitting else row
+
+
+def _far_word(row: Row, rng: Random) -> Row:
+    words = read_data("drift_words").get(row.field, ())
+    if not words or not row.labels or not row.labels[0] or rng.random() > 0.5:
+        return row
+    return replace(row, labels=(rng.choice(words),))
 
 
 def _restyled(styles: Mapping[str, Style], rng: Random) -> dict[str, Style]:
