@@ -25,9 +25,22 @@ class Settings(BaseSettings):
         (),
         description="folders with further document types, separated like PATH; a later one wins",
     )
-    engine: Literal["ocr", "ocr-stock"] = Field(
-        "ocr", description="what reads a page: ocr (embedded), ocr-stock (rapidocr as it comes)"
+    engine: Literal["ocr", "ocr-stock", "qwen-vl", "openai"] = Field(
+        "ocr",
+        description="what reads a page: ocr (embedded), ocr-stock (rapidocr as it comes), qwen-vl (a model in this process), "
+        "openai (a model behind a server)",
     )
+    model: str = Field("", description="qwen-vl: folder or hub name of the weights; openai: the server's name of the model")
+    model_adapter: str = Field("", description="qwen-vl: folder of a LoRA adapter; openai: the name under which one is loaded")
+    model_url: str = Field("", description="openai: address of the server up to /v1; pages are sent there")
+    model_key_file: str = Field("", description="openai: file that holds the server's key")
+    model_timeout_s: float = Field(120.0, gt=0, le=3600, allow_inf_nan=False, description="openai: longest silence of the server")
+    model_max_pixels: int = Field(0, ge=0, description="largest page a model is shown, in pixels; 0: what the model was made for")
+    model_max_tokens: int = Field(2048, ge=1, le=32768, description="longest answer of a model, in tokens")
+    model_constraint: Literal["auto", "grammar", "schema", "none"] = Field(
+        "auto", description="openai: how answers are bound: grammar (reasoning, then JSON), schema (JSON alone), auto, none"
+    )
+    model_device: Literal["auto", "cpu", "cuda"] = Field("auto", description="qwen-vl: where the model runs")
     database_url: str = Field(
         "sqlite:///~/.local/share/certloop/store.db", description="the store: sqlite:///FILE or postgresql://USER@HOST/DATABASE"
     )
@@ -51,7 +64,7 @@ class Settings(BaseSettings):
     def _split_path(cls, value: Any) -> Any:
         return tuple(part for part in value.split(os.pathsep) if part) if isinstance(value, str) else value
 
-    @field_serializer("database_url", "blob_url")
+    @field_serializer("database_url", "blob_url", "model_url")
     def _without_password(self, value: str) -> str:
         """`certloop doctor` prints settings; a password in an address stays out of it."""
         return re.sub(r"(://[^/@:]*):[^/@]*@", r"\1:***@", value)
@@ -68,8 +81,10 @@ class Settings(BaseSettings):
     def extract_config(self) -> ExtractConfig:
         """The frozen configuration of the extract room."""
         from certloop.extract import ExtractConfig
+        from certloop.extract.config import ModelConfig
         from certloop.extract.ingest import IngestLimits
 
+        read_by_model = self.engine in ("qwen-vl", "openai")
         return ExtractConfig(
             limits=IngestLimits(
                 max_bytes=self.max_bytes,
@@ -80,4 +95,16 @@ class Settings(BaseSettings):
             ),
             template_path=tuple(str(p) for p in self.template_path),
             engine=self.engine,
+            release=f"{self.engine}:{Path(self.model_adapter or self.model).name}" if read_by_model else "embedded",
+            model=ModelConfig(
+                model=self.model,
+                url=self.model_url,
+                key_file=self.model_key_file,
+                adapter=self.model_adapter,
+                max_pixels=self.model_max_pixels,
+                max_tokens=self.model_max_tokens,
+                timeout_s=self.model_timeout_s,
+                constraint=self.model_constraint,
+                device=self.model_device,
+            ),
         )

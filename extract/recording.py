@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from certloop import CertloopError, __version__
 if TYPE_CHECKING:
     from certloop.agentrl.signals.schema import Signal
     from certloop.agentrl.store import Store
-    from certloop.agentrl.trajectory import Consent
+    from certloop.agentrl.trajectory import Consent, Outcome, Sampled
     from certloop.extract.ingest import Decoder, IngestLimits, Page
     from certloop.extract.result import Document, Result
     from certloop.templates import Registry
@@ -63,6 +64,7 @@ class Recorder:
         from certloop.agentrl.trajectory.bridge import Provenance
 
         traj_id = new_id()
+        told = episode_of(document)
         return record_result(
             self._store,
             provenance=Provenance(
@@ -71,10 +73,13 @@ class Recorder:
                 self._terms.purpose,
                 policy_version=document.release,
                 harness_version=__version__,
+                prompt_version=told.prompt_version,
                 type_version=document.type_version,
             ),
             doc_type=document.doc_type,
-            final=answer_of(document),
+            final=told.final,
+            outcome=told.outcome,
+            sampled=told.sampled,
             steps=document.steps,
             images=[png(pages[index]) for index in document.pages if index in pages],
             actor=self._terms.actor,
@@ -82,6 +87,36 @@ class Recorder:
             signals=check_signals(document, traj_id),
             traj_id=traj_id,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """What a trajectory keeps of how a document was answered. ``final`` is the JSON as a model wrote it, where it wrote exactly
+    what it was asked for, else the answer by label; ``outcome`` None leaves it to whether there is an answer."""
+
+    final: Mapping[str, str | None] | str | None
+    outcome: Outcome | None = None
+    sampled: Sampled | None = None
+    prompt_version: str = ""
+
+
+def episode_of(document: Document) -> Episode:
+    """An OCR reading has its answer only; a model's also has its tokens, as sampled, one turn a page it was asked about."""
+    from certloop.agentrl.trajectory import Outcome, Role, Sampled, Sampling, Turn, build_tokens
+
+    if not document.generations:
+        return Episode(answer_of(document))
+    written = document.generations
+    last = written[-1]
+    outcome = next((Outcome(g.outcome) for g in written if g.outcome != Outcome.CLEAN), Outcome.CLEAN)
+    said = any(field.value is not None for field in document.fields.values()) or outcome is Outcome.CLEAN
+    exact = len(written) == 1 and last.final_json is not None
+    final: Mapping[str, str | None] | str | None = last.final_json if exact else answer_of(document) if said else None
+    sampled = None
+    if all(g.token_ids for g in written):
+        turns = [turn for g in written for turn in (Turn(Role.USER, g.prompt_ids), Turn(Role.ASSISTANT, g.token_ids, g.logprobs))]
+        sampled = Sampled(build_tokens(turns), last.token_offsets if exact else (), Sampling(last.temperature))
+    return Episode(final, outcome, sampled, last.prompt_version)
 
 
 def answer_of(document: Document) -> dict[str, str | None]:

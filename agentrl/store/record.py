@@ -12,7 +12,7 @@ from certloop.agentrl.store.events import new_id, now
 from certloop.agentrl.store.store import Store
 from certloop.agentrl.store.tenant import TenantStore
 from certloop.agentrl.trajectory import Consent, Outcome
-from certloop.agentrl.trajectory.bridge import Provenance, trajectory_from_steps
+from certloop.agentrl.trajectory.bridge import Provenance, Sampled, trajectory_from_steps
 
 
 def record_result(
@@ -30,14 +30,16 @@ def record_result(
     created_at: datetime | None = None,
     document_id: str | None = None,
     traj_id: str | None = None,
+    sampled: Sampled | None = None,
 ) -> str:
-    """Store what an engine without tokens did with one document and return the trajectory's id.
+    """Store what an engine did with one document and return the trajectory's id.
 
-    ``provenance`` names the tenant, the consent, the purpose and the versions; ``steps`` and ``final`` are as
-    ``trajectory_from_steps`` takes them. ``images`` are the pages as they were read, ``subjects`` the names and numbers by which
-    somebody may later ask for erasure, ``signals`` what validators say already (their ``traj_id`` must be the ``traj_id`` given).
-    ``document_id`` adds another episode to a document stored before. Several documents of one upload: one call each. With a
-    ``traj_id`` of the caller's a repeated call is harmless: a trajectory that is there already stays as it is.
+    ``provenance`` names the tenant, the consent, the purpose and the versions; ``steps``, ``final`` and ``sampled`` (a
+    model's tokens) are as ``trajectory_from_steps`` takes them. ``images`` are the pages as they were read, ``subjects`` the
+    names and numbers by which somebody may later ask for erasure, ``signals`` what validators say already (their ``traj_id``
+    must be the ``traj_id`` given). ``document_id`` adds another episode to a document stored before. Several documents of one
+    upload: one call each. With a ``traj_id`` of the caller's a repeated call is harmless: a trajectory that is there already
+    stays as it is.
 
     Raises TrajectoryError or SignalError for what is not well formed, StoreError for the rest; then nothing but blobs is stored.
     """
@@ -52,6 +54,7 @@ def record_result(
         final=final,
         image_sha256=hashes,
         outcome=outcome,
+        sampled=sampled,
     )
     try:
         with tenant.batch(actor) as batch:

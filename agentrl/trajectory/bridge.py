@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from certloop.agentrl.trajectory.errors import StepError
-from certloop.agentrl.trajectory.schema import Action, Consent, Outcome, Step, ToolResult, Trajectory
+from certloop.agentrl.trajectory.masks import Tokens
+from certloop.agentrl.trajectory.schema import Action, Consent, Outcome, Sampling, Step, ToolResult, Trajectory
 from certloop.agentrl.trajectory.validation import validate
 
 
@@ -39,6 +40,16 @@ class Provenance:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """What a model engine leaves beside its steps: its turns' tokens, the characters of the answer that each of the last turn's
+    tokens covers (empty: unknown), and how they were sampled."""
+
+    tokens: Tokens
+    token_offsets: tuple[tuple[int, int], ...] = ()
+    sampling: Sampling = field(default_factory=Sampling)
+
+
 def trajectory_from_steps(
     steps: Iterable[Mapping[str, Any]],
     *,
@@ -50,8 +61,9 @@ def trajectory_from_steps(
     image_sha256: Iterable[str] = (),
     outcome: Outcome | None = None,
     group_id: str | None = None,
+    sampled: Sampled | None = None,
 ) -> Trajectory:
-    """Return the valid trajectory of an episode without tokens.
+    """Return the valid trajectory of an episode that an engine ran itself, with its tokens where it has any.
 
     Each step is ``{"thought", "tool", "args", "ok", "result"}``, with ``observation``, ``error_kind``, ``payload_ref`` and
     ``latency_ms`` if known. ``final`` is the answer as written, or a mapping that is written as JSON here. The outcome is
@@ -69,9 +81,24 @@ def trajectory_from_steps(
             final_json=answer,
             image_sha256=tuple(image_sha256),
             group_id=group_id,
+            **_token_fields(sampled),
             **provenance.to_fields(),
         )
     )
+
+
+def _token_fields(sampled: Sampled | None) -> dict[str, Any]:
+    if sampled is None:
+        return {}
+    tokens = sampled.tokens
+    return {
+        "token_ids": tokens.token_ids,
+        "logprobs": tokens.logprobs,
+        "loss_mask": tokens.loss_mask,
+        "segments": tokens.segments,
+        "token_offsets": sampled.token_offsets,
+        "sampling": sampled.sampling,
+    }
 
 
 def _step(t: int, step: Mapping[str, Any]) -> Step:

@@ -33,6 +33,7 @@ from certloop.extract.result import Document, FieldResult, FieldStatus, Generati
 from certloop.templates import DocumentType, FieldSpec, Registry, squash
 from certloop.validators import check_document, normalise, validate
 
+_NOT_AS_ASKED = frozenset({Mark.DUPLICATE_KEYS, Mark.NOT_FINITE, Mark.NOT_TEXT, Mark.LENIENT, Mark.WRAPPED})
 UNTOLD = 0.9  # what a value without log-probabilities is taken for before anything else is known
 UNPLACED = 0.5  # a value that OCR sees nowhere keeps this share of its certainty
 
@@ -205,22 +206,25 @@ def _certainty(written: ModelAnswer, span: tuple[int, int]) -> float:
 
 
 def _generation(doc_type: DocumentType, written: ModelAnswer, answer: Answer) -> Generation:
+    """``final_json`` is kept as written only where it is the answer as it was asked for: by canonical label, and nothing else."""
     told = bool(written.token_ids) and len(written.logprobs) == len(written.token_ids)
+    labels = {spec.label for spec in doc_type.fields.values()}
+    exact = answer.json_text is not None and answer.complete and not answer.marks & _NOT_AS_ASKED and set(answer.fields) <= labels
     offsets: tuple[tuple[int, int], ...] = ()
-    if told and len(written.offsets) == len(written.token_ids) and answer.json_text is not None:
+    if exact and told and len(written.offsets) == len(written.token_ids):
         first, last = answer.span
         offsets = tuple(
             (max(a, first) - first, min(b, last) - first) if a < last and b > first else (0, 0) for a, b in written.offsets
         )
-    outcome = (
-        Outcome.TRUNCATED if written.finish is not Finish.STOP and answer.outcome is not Outcome.MALFORMED else answer.outcome
-    )
+    outcome = answer.outcome
+    if written.finish is not Finish.STOP and outcome is Outcome.CLEAN:
+        outcome = Outcome.TRUNCATED
     return Generation(
         model=written.model,
         adapter=written.adapter,
         prompt_version=prompt_version(doc_type.prompt),
         outcome=outcome.value,
-        final_json=answer.json_text,
+        final_json=answer.json_text if exact else None,
         prompt_ids=written.prompt_ids if told else (),
         token_ids=written.token_ids if told else (),
         logprobs=written.logprobs if told else (),

@@ -13,7 +13,7 @@ from certloop.agentrl.errors import CertloopError
 from certloop.agentrl.store import Batch
 from certloop.agentrl.store import reader as stored
 from certloop.agentrl.trajectory.bridge import Provenance, trajectory_from_steps
-from certloop.extract.recording import answer_of, check_signals, subjects_of
+from certloop.extract.recording import check_signals, episode_of, subjects_of
 from certloop.extract.result import FileStatus
 from certloop.serve.db.access import seal_json, unseal_json, writing
 from certloop.serve.db.schema import batches, certificates, uploads
@@ -99,6 +99,7 @@ def _store_certificates(
     batch = Batch(mine.tenant, handle.subject_salt)
     for number, document in enumerate(result.documents):
         certificate_id = f"{mine.document_id}.{number}"
+        told = episode_of(document)
         trajectory = trajectory_from_steps(
             document.steps,
             provenance=Provenance(
@@ -107,12 +108,15 @@ def _store_certificates(
                 terms.purpose,
                 policy_version=document.release,
                 harness_version=__version__,
+                prompt_version=told.prompt_version,
                 type_version=document.type_version,
             ),
             traj_id=certificate_id,
             doc_type=document.doc_type,
             created_at=at,
-            final=answer_of(document),
+            final=told.final,
+            outcome=told.outcome,
+            sampled=told.sampled,
             image_sha256=[blobs[page] for page in document.pages if page in blobs],
         )
         batch.add_trajectory(trajectory, upload.store_document_id, subjects_of(document, service.registry))

@@ -23,7 +23,7 @@ from certloop.settings import Settings
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 TEMPLATES_README = (ROOT / "templates" / "README.md").read_text(encoding="utf-8")
-ERROR_BASES = {"error", "ingest_error", "synth_error"}  # never raised themselves
+ERROR_BASES = {"error", "ingest_error", "synth_error", "model_error"}  # never raised themselves
 
 
 @dataclass(frozen=True)
