@@ -8,6 +8,8 @@
     ├── IngestError          (extract.ingest)       a file that cannot become pages
     ├── EngineError          (extract.engine)       a package or a model file is missing
     ├── UnknownEngineError   (extract)              an engine that does not exist
+    ├── ModelError           (extract.engine)       a model, its server or its adapter that gave no answer
+    ├── ViewError            (extract.engine)       a page that no model can be shown
     ├── WorkerStartError     (extract.batch)        worker processes cannot start
     ├── GuidanceError        (extract.guidance)     a hint that is not well formed
     ├── EvaluationError      (extract.evaluation)   labels or results that cannot be compared
