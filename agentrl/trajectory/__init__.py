@@ -33,6 +33,6 @@ __all__ = [
     "SCHEMA", "Action", "Consent", "LogprobError", "MaskError", "NotFiniteError", "Outcome", "Provenance", "Redaction", "Role",
     "Sampled", "Sampling", "Segment", "SegmentError", "Step", "StepError", "TokenLengthError", "Tokens", "ToolResult",
     "Trajectory", "TrajectoryError", "Turn", "VersionError", "build_tokens", "dumps", "field_span", "field_token_span",
-    "from_json", "is_instant", "is_json", "loads", "loss_mask", "masked_mean", "render", "step_from_json", "step_to_json", "to_json",
-    "token_span", "trajectory_from_steps", "validate", "value_spans",
+    "from_json", "is_instant", "is_json", "loads", "loss_mask", "masked_mean", "render", "step_from_json", "step_to_json",
+    "to_json", "token_span", "trajectory_from_steps", "validate", "value_spans",
 ]  # fmt: skip
