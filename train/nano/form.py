@@ -47,7 +47,12 @@ class Glyph:
 
     @property
     def width_px(self) -> float:
-        return advance(default_faces().face_for(self.role, self.char), self.size_px, self.char)
+        return _width(self.role, self.size_px, self.char)
+
+
+@lru_cache(maxsize=8192)
+def _width(role: str, size_px: int, char: str) -> float:
+    return advance(default_faces().face_for(role, char), size_px, char)
 
 
 @dataclass(slots=True)
@@ -85,7 +90,7 @@ def form_ids(which: str | Sequence[str] = "seen") -> tuple[str, ...]:
     return names
 
 
-def place(form: Form, values: dict[str, str], rng: Random) -> Placed:
+def place(form: Form, values: dict[str, str], rng: Random, *, height_px: int = HEIGHT_PX) -> Placed:
     """Place the title, labels and ``values`` (field id to text; fields without a value are not printed)."""
     rows = [kept for row in form.rows if (kept := tuple(name for name in row if name in values))]
     if form.shuffle:
@@ -94,8 +99,8 @@ def place(form: Form, values: dict[str, str], rng: Random) -> Placed:
     role, size = rng.choice(ROLES), rng.choice(SIZES_PX)
     titled = rng.random() < form.title
     lines = titled + len(rows) + sum(name in form.under for row in rows for name in row)
-    pitch = min(rng.uniform(33.0, 37.0), (HEIGHT_PX - 14) / lines)
-    y = 7 + pitch / 2 + rng.uniform(0, max(0.0, HEIGHT_PX - 14 - pitch * lines))
+    pitch = min(rng.uniform(33.0, 37.0), (height_px - 14) / lines)
+    y = 7 + pitch / 2 + rng.uniform(0, max(0.0, height_px - 14 - pitch * lines))
     if titled:
         big, gap = min(size + 2, 23), rng.choice((0, 6, 14))
         width = len(TITLE) * (big + gap)

@@ -25,10 +25,10 @@ class NanoConfig:
     layers: int = 3
     heads: int = 5
     intermediate: int = 448
-    vision_hidden: int = 192
+    vision_hidden: int = 160
     vision_depth: int = 3
-    vision_heads: int = 6
-    vision_intermediate: int = 512
+    vision_heads: int = 5
+    vision_intermediate: int = 480
     seed: int = 0
 
     @classmethod

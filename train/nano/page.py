@@ -83,16 +83,33 @@ def iter_pages(
         yield draw_page(seed, index, ids, worn=worn, clean=clean)
 
 
-def draw_page(seed: int, index: int, ids: Sequence[str], *, worn: float = 0.0, clean: bool = False) -> NanoPage:
-    """Page number ``index`` of ``seed``, of one of the forms ``ids``."""
+def draw_page(
+    seed: int,
+    index: int,
+    ids: Sequence[str],
+    *,
+    worn: float = 0.0,
+    clean: bool = False,
+    keep: int = 6,
+    height_px: int = HEIGHT_PX,
+    wear: str | None = None,
+) -> NanoPage:
+    """Page number ``index`` of ``seed``, of one of the forms ``ids``.
+
+    ``keep`` limits the fields, for short pages of ``height_px``; ``wear`` names a canonical label whose value is printed badly if it is there.
+    """
     rng = values_rng(seed, "nano", index)
     form = forms()[rng.choice(list(ids))]
     values = draw_values(rng, trader=rng.random() < (0.8 if form.id in ("trader", "notice") else 0.3))
     if rng.random() < ABSENT:
         del values[rng.choice(_OPTIONAL)]
-    placed = place(form, values, rng)
+    if keep < len(values):
+        chosen = rng.sample(list(values), keep)
+        values = {name: value for name, value in values.items() if name in chosen}
+    placed = place(form, values, rng, height_px=height_px)
     bad = rng.choice(list(values)) if rng.random() < worn else None
-    pixels, centres = _draw(placed, placed.values.get(bad) if bad else None, pixels_rng(seed, "nano", index), clean=clean)
+    bad = next((name for name in values if nano_type().fields[name].label == wear), None) if wear else bad
+    pixels, centres = _draw(placed, placed.values.get(bad) if bad else None, pixels_rng(seed, "nano", index), height_px, clean=clean)
     specs = [spec for spec in nano_type().fields.values() if spec.id in values]
     return NanoPage(
         pixels=pixels,
@@ -109,14 +126,14 @@ def draw_page(seed: int, index: int, ids: Sequence[str], *, worn: float = 0.0, c
 
 
 def _draw(
-    placed: Placed, worn: tuple[int, int] | None, rng: np.random.Generator, *, clean: bool
+    placed: Placed, worn: tuple[int, int] | None, rng: np.random.Generator, height_px: int, *, clean: bool
 ) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
-    ink = ink_of(placed.glyphs, WIDTH_PX, HEIGHT_PX)
+    ink = ink_of(placed.glyphs, WIDTH_PX, height_px)
     if worn:
         _wear(ink, placed.glyphs[slice(*worn)], rng)
     for y in placed.rules_y:
-        row = int(round(y))
-        if 0 < row < HEIGHT_PX:
+        row = round(y)
+        if 0 < row < height_px:
             ink[row, 6 : WIDTH_PX - 6] = np.maximum(ink[row, 6 : WIDTH_PX - 6], 90)
     centres = glyph_centres(placed.glyphs)
     return light(ink, centres, rng, clean=clean)
@@ -132,7 +149,7 @@ def ink_of(glyphs: Sequence[Glyph], width: int, height: int) -> NDArray[np.uint8
     canvas = np.zeros((height, width), np.uint8)
     for glyph in glyphs:
         mask, dx, dy = _mask(glyph.role, glyph.size_px, glyph.char)
-        left, top = int(round(glyph.x)) + dx, int(round(glyph.y)) + dy
+        left, top = round(glyph.x) + dx, round(glyph.y) + dy
         x0, y0, x1, y1 = max(left, 0), max(top, 0), min(left + mask.shape[1], width), min(top + mask.shape[0], height)
         if x0 < x1 and y0 < y1:
             part = canvas[y0:y1, x0:x1]
@@ -158,11 +175,25 @@ def light(
         ink = np.asarray(cv2.GaussianBlur(ink, (3, 3), sigma), np.uint8)
     paper = rng.uniform(232, 255) - rng.uniform(0, 14, 3)
     dark = rng.uniform(0, 70) + rng.uniform(0, 20, 3)
-    # A grey page of noise that all channels share: three times cheaper, and scanners' noise is mostly luminance.
-    noise = rng.standard_normal((height, width), np.float32) * (rng.uniform(0, 6.0) * strength)
-    alpha = ink.astype(np.float32) * (1 / 255)
-    page = paper.astype(np.float32) + alpha[:, :, None] * (dark - paper).astype(np.float32) + noise[:, :, None]
-    return np.clip(page, 0, 255).astype(np.uint8), moved
+    shades = paper + np.arange(256)[:, None] / 255 * (dark - paper)
+    page = cv2.LUT(cv2.merge([ink] * 3), shades.astype(np.uint8)[:, None])
+    grain = _grain(rng, height, width) * np.float32(rng.uniform(0, 6.0) * strength)
+    noisy = cv2.add(page, cv2.merge([grain.astype(np.int16)] * 3), dtype=cv2.CV_8U)
+    return np.asarray(noisy, np.uint8), moved
+
+
+_POOL_SIDE = 1024
+
+
+@lru_cache(maxsize=1)
+def _pool() -> NDArray[np.float32]:
+    return pixels_rng(0, "nano", "grain").standard_normal((_POOL_SIDE, _POOL_SIDE), np.float32)
+
+
+def _grain(rng: np.random.Generator, height: int, width: int) -> NDArray[np.float32]:
+    """Unit noise, the same in all channels as a scanner's mostly is: a window of one fixed sheet, since drawing it costs more than the page."""
+    top, left = int(rng.integers(_POOL_SIDE - height)), int(rng.integers(_POOL_SIDE - width))
+    return _pool()[top : top + height, left : left + width]
 
 
 def _wear(ink: NDArray[np.uint8], glyphs: Sequence[Glyph], rng: np.random.Generator) -> None:
