@@ -69,6 +69,13 @@ def load_types(search_path: Iterable[Path | str] = ()) -> Registry:
     return _load(tuple(str(p) for p in search_path))
 
 
+def reload_types(search_path: Iterable[Path | str] = ()) -> Registry:
+    """Read the folders again, whatever was loaded before. Raises TemplateError; then what was loaded stays in force."""
+    fresh = _load.__wrapped__(tuple(str(p) for p in search_path))
+    _load.cache_clear()
+    return fresh
+
+
 @lru_cache(maxsize=32)
 def _load(search_path: tuple[str, ...]) -> Registry:
     types: dict[str, DocumentType] = {}

@@ -19,8 +19,9 @@ STATUS: Mapping[str, int] = {
     "unauthenticated": 401, "login_failed": 401,
     "forbidden": 403, "csrf": 403, "consent_missing": 403,
     "not_found": 404, "blob_missing": 404, "method_not_allowed": 405, "conflict": 409, "event_duplicate": 409, "erased": 410,
-    "review_claimed": 409, "undo_too_late": 409,
-    "precondition_failed": 412, "too_large": 413, "media_type": 415,
+    "review_claimed": 409, "undo_too_late": 409, "not_ready": 409,
+    "precondition_failed": 412, "too_large": 413, "archive_too_large": 413, "media_type": 415,
+    "archive_invalid": 422, "archive_unsafe": 422, "fetch_failed": 422, "idempotency_key": 422,
     "request_invalid": 422, "cursor_invalid": 422, "webhook_target": 422, "tenant_settings": 422, "unknown_type": 422,
     "unknown_kind": 422, "tenant_invalid": 422, "event_invalid": 422, "signal_invalid": 422, "calibration_invalid": 422,
     "precondition_required": 428, "rate_limited": 429, "locked_out": 429, "queue_full": 429,
@@ -49,7 +50,7 @@ class Problem(BaseModel):
     model_config = ConfigDict(
         json_schema_extra={
             "example": {
-                "type": "https://certloop.dev/problems/not_found",
+                "type": "urn:certloop:problem:not_found",
                 "title": "Not found",
                 "status": 404,
                 "detail": "no document doc_18f0 in this tenant",
@@ -82,7 +83,7 @@ def answer(
 ) -> JSONResponse:
     request_id = getattr(request.state, "request_id", "unknown") if request is not None else "unknown"
     body: dict[str, Any] = {
-        "type": f"https://certloop.dev/problems/{code}",
+        "type": f"urn:certloop:problem:{code}",
         "title": TITLES.get(status, "Error"),
         "status": status,
         "detail": detail,

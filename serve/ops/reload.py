@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from certloop.serve.people.place import audit
 from certloop.serve.people.roles import Permission
-from certloop.templates import load_types
+from certloop.templates import reload_types
 
 if TYPE_CHECKING:
     from certloop.serve.context import Service
@@ -24,7 +24,7 @@ def reload(service: Service, actor: Actor | None = None) -> int:
 
     if actor is not None:
         actor.require(Permission.RELEASES_MANAGE)
-    registry = load_types(service.config.extract.template_path)
+    registry = reload_types(service.config.extract.template_path)
     service.registry = registry
     if service.readers is not None:
         service.readers.reload(service.config.extract)
