@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from certloop.agentrl.signals.judge import JudgeConfig
 from certloop.extract.config import ExtractConfig
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ class IntakeLimits:
     archive_ratio: float = 200.0
     json_bytes: int = 1 << 20
     fetch_allowed: bool = False
-    """Whether documents may be given by URL; only public https addresses are ever fetched."""
+    """Whether documents may be given by URL; only public https addresses are ever fetched, unless ``fetch_private`` is set."""
+    fetch_private: bool = False
     fetch_timeout_s: float = 20.0
 
 
@@ -75,5 +77,7 @@ class ServeConfig:
     intake: IntakeLimits = field(default_factory=IntakeLimits)
     jobs: JobConfig = field(default_factory=JobConfig)
     edge: EdgeConfig = field(default_factory=EdgeConfig)
+    judge: JudgeConfig | None = None
+    """A language model that says what a conversation's next message means; None: rules do."""
     data_dir: Path | None = None
     """Locks and scratch files; None: beside an SQLite database, else the system's folder for temporary files."""

@@ -39,6 +39,7 @@ class Service:
         self.cipher: Cipher = store.cipher
         self._jobs: Jobs | None = None
         self.readers: Readers | None = None
+        self.ending = False  # streams end by themselves, so that the process may
 
     @classmethod
     def open(cls, config: ServeConfig, clock: Clock = utc_now) -> Self:

@@ -7,6 +7,9 @@ ServeError                     serve_error                base
 │   └── CsrfError              csrf                       a write by cookie without its token, or from another site
 ├── RequestError               request_invalid            a request that is not well formed
 │   ├── CursorError            cursor_invalid             a cursor of another tenant, another list, or none
+│   ├── ArchiveError           archive_invalid            a damaged, locked or empty archive
+│   │   └── ArchiveUnsafeError archive_unsafe             an archive whose entries point outside of it
+│   ├── FetchError             fetch_failed               an address that is refused, or gives no file
 │   ├── IdempotencyError       idempotency_key            a key that came with another request before
 │   └── TargetError            webhook_target             an address that webhooks are not sent to
 ├── ConflictError              conflict                   the thing is in another state than the request needs
@@ -16,6 +19,7 @@ ServeError                     serve_error                base
 ├── PreconditionError          precondition_failed        If-Match names another revision than the current one
 ├── PreconditionMissingError   precondition_required      a change without If-Match
 ├── TooLargeError              too_large                  a body over the limit
+│   └── ArchiveTooLargeError   archive_too_large          too many entries, too many bytes, or a bomb
 ├── MediaTypeError             media_type                 a body of another kind than the route takes
 ├── LimitedError               rate_limited               more requests than the tenant's rate
 │   ├── LockedOutError         locked_out                 too many wrong passwords; wait
@@ -83,6 +87,18 @@ class CursorError(RequestError):
     code = "cursor_invalid"
 
 
+class ArchiveError(RequestError):
+    code = "archive_invalid"
+
+
+class ArchiveUnsafeError(ArchiveError):
+    code = "archive_unsafe"
+
+
+class FetchError(RequestError):
+    code = "fetch_failed"
+
+
 class IdempotencyError(RequestError):
     code = "idempotency_key"
 
@@ -131,6 +147,10 @@ class PreconditionMissingError(ServeError, ValueError):
 
 class TooLargeError(ServeError, ValueError):
     code = "too_large"
+
+
+class ArchiveTooLargeError(TooLargeError):
+    code = "archive_too_large"
 
 
 class MediaTypeError(ServeError, ValueError):

@@ -17,6 +17,7 @@ from certloop.serve.db.schema import batches, uploads
 from certloop.serve.dossier.compare import check_expected
 from certloop.serve.errors import QueueFullError, RequestError, TooLargeError
 from certloop.serve.feedback.reupload import note_reupload
+from certloop.serve.intake.fetch import fetch
 from certloop.serve.intake.idempotency import Answer, Key, remember, replay
 from certloop.serve.people.roles import Permission
 from certloop.serve.people.tenants import settings_in
@@ -74,6 +75,24 @@ def stored_file(service: Service, actor: Actor, sha256: str, name: str, expected
     actor.require(Permission.DOCUMENTS_WRITE)
     content = service.tenant(actor.tenant).get_blob(sha256)
     return Handed(cleaned_name(name or f"{sha256[:12]}"), sha256, len(content), dict(expected or {}))
+
+
+def referred_file(
+    service: Service,
+    actor: Actor,
+    sha256: str | None,
+    url: str | None,
+    name: str | None,
+    expected: Mapping[str, str] | None = None,
+) -> Handed:
+    """A file that is somewhere already: a ``sha256`` or a ``url``. Raises RequestError, NotFoundError, those of ``fetch``."""
+    if (sha256 is None) == (url is None):
+        raise RequestError("a reference is either a sha256 or a url", [{"loc": ["sha256"], "message": "exactly one of both"}])
+    if sha256 is not None:
+        return stored_file(service, actor, sha256, name or "", expected)
+    actor.require(Permission.DOCUMENTS_WRITE)
+    found, content = fetch(str(url), service.config.intake)
+    return put_file(service, actor, name or found, content, expected)
 
 
 def cleaned_name(name: str) -> str:

@@ -26,7 +26,7 @@ def dead_letters(service: Service, actor: Actor, *, limit: int, after: tuple[str
 
 
 def retry(service: Service, actor: Actor, document_id: str) -> Upload:
-    """Try a dead document again, with as many tries as a new one. Raises NotFoundError, ConflictError for one that is not dead."""
+    """Try a dead document again, as often as a new one. Raises NotFoundError, ConflictError for one that is not dead."""
     actor.require(Permission.JOBS_MANAGE)
     tenant = actor.tenant
     with writing(service, tenant) as connection:

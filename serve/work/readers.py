@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 from certloop.agentrl.errors import CertloopError
 from certloop.extract.batch import Job, ReaderFactory, Started, Worker
 from certloop.extract.config import ExtractConfig
-from certloop.extract.result import Result
+from certloop.extract.result import FileStatus, Result
 from certloop.serve.errors import ReaderCrashedError, ReaderFailedError, ReaderStoppedError, ReadTimeoutError
 
 if TYPE_CHECKING:
@@ -81,6 +81,8 @@ class _ExtractorWithPages:
         before = time.process_time()
         try:
             result, pages = self._read(source, name=name, doc_type=doc_type)
+            if (outage := _outage(result)) is not None:
+                return outage
             used = {index for document in result.documents for index in document.pages}
             images = {page.index: png(page) for page in cast("tuple[Page, ...]", pages) if page.index in used}
         except CertloopError as error:
@@ -88,6 +90,17 @@ class _ExtractorWithPages:
         except Exception as error:  # noqa: BLE001 - its text may quote the document: only its kind leaves the process
             return ReaderFailedError(f"reading failed ({type(error).__name__}); the document stays and can be tried again")
         return PagesRead(result, images, time.process_time() - before)
+
+
+def _outage(result: Result) -> CertloopError | None:
+    """The typed error of a result that failed by its engine, not by its file: such a try is repeated later."""
+    from certloop.extract.engine.errors import ModelError
+
+    classes: list[type[ModelError]] = [ModelError, *ModelError.__subclasses__()]
+    kinds = {kind.code: kind for kind in classes}
+    error = result.error or {}
+    kind = kinds.get(error.get("code", ""))
+    return None if kind is None or result.status is not FileStatus.FAILED else kind(error["message"])
 
 
 @dataclass(slots=True)
