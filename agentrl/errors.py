@@ -22,6 +22,7 @@
     ├── JudgeError           (agentrl.signals)      a judge that gave no usable vote
     ├── TrainError           (train)                a run that cannot be trained
     ├── ReleaseError         (agentrl.release)      a release, a move or a gate's scores that make no sense
+    ├── ServeError           (serve)                what the service refuses, and what can go wrong in it
     └── StoreError           (agentrl.store)        the store's address, its state, or what it refuses
 
 The rooms' own ``errors`` modules draw what stands below these.

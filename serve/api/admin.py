@@ -21,7 +21,17 @@ from certloop.serve.people import keys, tenants, users
 from certloop.serve.people.actor import Actor
 from certloop.serve.people.passwords import MAX_LENGTH, MIN_LENGTH
 from certloop.serve.people.roles import Permission, Role
-from certloop.serve.people.tenants import Burst, Purpose, QueueLimit, Rate, Retention, Share, TenantSettings
+from certloop.serve.people.tenants import (
+    AcceptedError,
+    Burst,
+    LeaseSeconds,
+    Purpose,
+    QueueLimit,
+    Rate,
+    Retention,
+    Share,
+    TenantSettings,
+)
 
 router = APIRouter(prefix="/v1", tags=["administration"])
 Admin = Annotated[Actor, Depends(allowed(Permission.ADMIN))]
@@ -137,8 +147,10 @@ class AuditPage(BaseModel):
 
 
 class ReviewChange(Body):
-    confidence: Share | None = None
+    accepted_error: AcceptedError | None = None
+    all_fields: bool | None = None
     sampling: Share | None = None
+    lease_s: LeaseSeconds | None = None
     double_check: Share | None = None
 
 

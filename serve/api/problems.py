@@ -18,14 +18,14 @@ MEDIA_TYPE = "application/problem+json"
 STATUS: Mapping[str, int] = {
     "unauthenticated": 401, "login_failed": 401,
     "forbidden": 403, "csrf": 403, "consent_missing": 403,
-    "not_found": 404, "blob_missing": 404, "method_not_allowed": 405, "conflict": 409, "event_duplicate": 409, "erased": 410,
-    "review_claimed": 409, "undo_too_late": 409, "not_ready": 409,
-    "precondition_failed": 412, "too_large": 413, "archive_too_large": 413, "media_type": 415,
-    "archive_invalid": 422, "archive_unsafe": 422, "fetch_failed": 422, "idempotency_key": 422,
+    "not_found": 404, "blob_missing": 404, "method_not_allowed": 405,
+    "conflict": 409, "event_duplicate": 409, "not_ready": 409, "review_claimed": 409, "undo_too_late": 409,
+    "erased": 410, "precondition_failed": 412, "too_large": 413, "archive_too_large": 413, "media_type": 415,
     "request_invalid": 422, "cursor_invalid": 422, "webhook_target": 422, "tenant_settings": 422, "unknown_type": 422,
     "unknown_kind": 422, "tenant_invalid": 422, "event_invalid": 422, "signal_invalid": 422, "calibration_invalid": 422,
+    "archive_invalid": 422, "archive_unsafe": 422, "fetch_failed": 422, "idempotency_key": 422,
     "precondition_required": 428, "rate_limited": 429, "locked_out": 429, "queue_full": 429,
-    "internal": 500, "service_closed": 503, "store_busy": 503, "store_unavailable": 503,
+    "internal": 500, "serve_error": 500, "service_closed": 503, "store_busy": 503, "store_unavailable": 503,
 }  # fmt: skip
 """The HTTP status of each code; a code that is not named here is a bug or the caller's file: 500 or 422 by its class."""
 TITLES = {

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from certloop.serve.people.actor import Actor
 
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+AcceptedError = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
+LeaseSeconds = Annotated[float, Field(ge=10, le=86_400, allow_inf_nan=False)]
 Purpose = Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
 QueueLimit = Annotated[int, Field(ge=1, le=10_000_000)]
 Rate = Annotated[float, Field(gt=0, le=100_000, allow_inf_nan=False)]
@@ -32,12 +34,12 @@ class ReviewSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    accepted_error: Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)] = Field(
+    accepted_error: AcceptedError = Field(
         0.02, description="share of errors accepted among fields that nobody looks at; what is less sure goes to review"
     )
     all_fields: bool = Field(False, description="ask sureness of optional fields, too")
     sampling: Share = Field(0.02, description="share of the certificates that would pass and are looked at all the same")
-    lease_s: float = Field(600.0, ge=10, le=86_400, allow_inf_nan=False, description="seconds a claimed review stays claimed")
+    lease_s: LeaseSeconds = Field(600.0, description="seconds a claimed review stays claimed")
     double_check: Share = Field(0.05, description="share of the decided certificates that a second auditor decides as well")
 
 
