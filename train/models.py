@@ -7,11 +7,12 @@ sees pages at the size training saw them.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from certloop.extract.engine.adapters import BASE_MARK as BASE
+from certloop.extract.engine.adapters import fingerprint
 from certloop.train.config import LoraSpec, ModelSpec
 from certloop.train.errors import AdapterBaseError, ModelLoadError, TrainConfigError, TrainExtraError, VocabularyError
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, ProcessorMixin
 
 ADAPTER = "adapter_config.json"
-BASE = "certloop_base.json"
 LANGUAGE_LINEARS = r".*language_model.*\.(q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|down_proj)"
 ALL_LINEARS = (
     r".*(language_model.*\.(q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|down_proj)|visual.*\.(qkv|proj|linear_fc1|linear_fc2))"
@@ -43,11 +43,20 @@ def need_extra() -> None:
         raise TrainExtraError(f"training needs the extra: pip install 'certloop[train]' ({error.name} is missing)") from None
 
 
+def model_source(path: str) -> str:
+    """A folder or hub name as it is; ``nano:teacher`` and ``nano:early`` are the models that come with the product."""
+    if not path.startswith("nano:"):
+        return path
+    from certloop.train.nano import nano_folder
+
+    return str(nano_folder(path.removeprefix("nano:")))
+
+
 def load_processor(spec: ModelSpec, folder: Path | None = None) -> ProcessorMixin:
     """The processor of ``folder`` (a model that a stage left) or of the base, with the page bounds of ``spec``."""
     from transformers import AutoProcessor
 
-    source = str(folder) if folder is not None and (folder / "tokenizer_config.json").exists() else spec.path
+    source = str(folder) if folder is not None and (folder / "tokenizer_config.json").exists() else model_source(spec.path)
     try:
         processor = AutoProcessor.from_pretrained(source, revision=spec.revision, padding_side="left", trust_remote_code=False)
     except (OSError, ValueError, KeyError) as error:
@@ -69,7 +78,7 @@ def load_base(spec: ModelSpec, *, frozen: bool = False) -> PreTrainedModel:
     dtype = {"bfloat16": torch.bfloat16, "float32": torch.float32}[spec.dtype]
     try:
         model = AutoModelForImageTextToText.from_pretrained(
-            spec.path, revision=spec.revision, dtype=dtype, use_safetensors=True, trust_remote_code=False
+            model_source(spec.path), revision=spec.revision, dtype=dtype, use_safetensors=True, trust_remote_code=False
         )
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise ModelLoadError(f"{spec.path} cannot be loaded as a vision-language model: {type(error).__name__}") from None
@@ -138,20 +147,6 @@ def check_adapter_base(model: PreTrainedModel, folder: Path) -> None:
         raise AdapterBaseError(f"{folder.name} belongs to {known.get('name')}, a model of another shape")
     if known.get("weights") != here["weights"]:
         raise AdapterBaseError(f"{folder.name} belongs to {known.get('name')}, a model of the same shape with other weights")
-
-
-def fingerprint(model: PreTrainedModel) -> dict[str, str]:
-    """Two hashes of a base model: of the shapes of its layers, and of its norm weights, which any training moves."""
-    base = model.get_base_model() if hasattr(model, "get_base_model") else model
-    shapes, weights = hashlib.sha256(), hashlib.sha256()
-    for name, parameter in sorted(base.named_parameters()):
-        if "lora_" in name:
-            continue
-        clean = name.replace(".base_layer", "")
-        shapes.update(f"{clean}{tuple(parameter.shape)}".encode())
-        if parameter.ndim == 1 and "norm" in clean:
-            weights.update(parameter.detach().float().cpu().numpy().tobytes())
-    return {"shapes": shapes.hexdigest(), "weights": weights.hexdigest()}
 
 
 def save_model(model: Any, processor: ProcessorMixin, folder: Path, *, base_name: str) -> None:

@@ -1,8 +1,8 @@
 """Low-rank adapters: which model they belong to, and why one is refused.
 
 An adapter on another base model loads without a word when the shapes happen to agree, and then answers nonsense. So the
-trainer leaves the base model's fingerprint in the adapter's folder (``base.json``); where a foreign adapter has none, its own
-record of the base model's name is compared, and always the names and shapes of its weights.
+trainer leaves the base model's fingerprint in the adapter's folder (``certloop_base.json``); where a foreign adapter has
+none, its own record of the base model's name is compared, and always the names and shapes of its weights.
 """
 
 from __future__ import annotations
@@ -11,66 +11,60 @@ import hashlib
 import json
 import re
 import struct
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from certloop.extract.engine.errors import AdapterRefusedError
 
-BASE_MARK = "base.json"
+BASE_MARK = "certloop_base.json"
 WEIGHTS = "adapter_model.safetensors"
 _CONFIG = "adapter_config.json"
-_BLOCK, _BLOCKS = 1 << 16, 64
 _MAX_HEADER = 100 << 20
 _PREFIX = re.compile(r"^base_model\.model\.")
 _LORA = re.compile(r"\.lora_(A|B|embedding_A|embedding_B)\.weight$")
 
 
-def model_fingerprint(folder: Path) -> str:
-    """What tells one base model from another: its configuration, and of each weight file the header, the size and 64 blocks."""
-    digest = hashlib.sha256()
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    for volatile in ("_name_or_path", "transformers_version"):
-        config.pop(volatile, None)
-    digest.update(json.dumps(config, sort_keys=True).encode())
-    for path in sorted(folder.glob("*.safetensors")):
-        size = path.stat().st_size
-        digest.update(f"{path.name}:{size}".encode())
-        with path.open("rb") as file:
-            for n in range(_BLOCKS):
-                file.seek(n * max(0, size - _BLOCK) // (_BLOCKS - 1))
-                digest.update(file.read(_BLOCK))
-    return digest.hexdigest()
+def fingerprint(model: Any) -> dict[str, str]:
+    """Two hashes of a base model: of the names and shapes of its weights, and of its norm weights, which any training moves.
 
-
-def mark_base(adapter: Path, base: Path) -> None:
-    """Leave the base model's fingerprint in an adapter's folder; the trainer calls this when it saves one."""
-    record = {"base": base.name, "fingerprint": model_fingerprint(base)}
-    (adapter / BASE_MARK).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-
-
-def check_adapter(adapter: Path, base: Path | None, names: tuple[str, ...], shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Refuse an adapter that does not belong to the base model. Raises AdapterRefusedError that says why.
-
-    ``base`` is the base model's folder (None: it came from a hub), ``names`` what the base model is called, ``shapes`` its
-    parameters by name.
+    Both are the same whether the model is loaded in float32 or bfloat16, and whether or not adapters stand on it.
     """
+    import torch
+
+    base = model.get_base_model() if hasattr(model, "get_base_model") else model
+    shapes, weights = hashlib.sha256(), hashlib.sha256()
+    for name, parameter in sorted(base.named_parameters()):
+        if ".lora_" in name:
+            continue
+        clean = name.replace(".base_layer", "")
+        shapes.update(f"{clean}{tuple(parameter.shape)}".encode())
+        if parameter.ndim == 1 and "norm" in clean:
+            weights.update(parameter.detach().cpu().to(torch.bfloat16).float().numpy().tobytes())
+    return {"shapes": shapes.hexdigest(), "weights": weights.hexdigest()}
+
+
+def check_adapter(adapter: Path, model: Any, names: tuple[str, ...]) -> None:
+    """Refuse an adapter that does not belong to ``model``, which goes by ``names``. Raises AdapterRefusedError that says why."""
     config = _json(adapter, _CONFIG)
     if config.get("peft_type") != "LORA":
         raise AdapterRefusedError(f"the adapter {adapter.name} is of type {config.get('peft_type')!r}; only LORA is served")
     _only_safetensors(adapter)
-    if (adapter / BASE_MARK).is_file() and base is not None:
-        wanted = _json(adapter, BASE_MARK)
-        if wanted.get("fingerprint") != model_fingerprint(base):
-            raise AdapterRefusedError(
-                f"the adapter {adapter.name} was trained on {wanted.get('base', 'another model')!r}, whose fingerprint is not "
-                f"that of {base.name}; serve it with its own base model"
-            )
+    if (adapter / BASE_MARK).is_file():
+        _check_mark(adapter, _json(adapter, BASE_MARK), fingerprint(model))
     elif (trained_on := str(config.get("base_model_name_or_path") or "")) and not _same_name(trained_on, names):
         raise AdapterRefusedError(
             f"the adapter {adapter.name} was trained on {Path(trained_on).name!r}, the model here is {Path(names[0]).name!r}"
         )
-    _check_shapes(adapter, shapes)
+    _check_shapes(adapter, model)
+
+
+def _check_mark(adapter: Path, known: dict[str, Any], here: dict[str, str]) -> None:
+    if known.get("shapes") != here["shapes"]:
+        raise AdapterRefusedError(f"the adapter {adapter.name} belongs to {known.get('name')}, a model of another shape")
+    if known.get("weights") != here["weights"]:
+        raise AdapterRefusedError(
+            f"the adapter {adapter.name} belongs to {known.get('name')}, a model of the same shape with other weights"
+        )
 
 
 def _same_name(trained_on: str, names: tuple[str, ...]) -> bool:
@@ -87,7 +81,9 @@ def _only_safetensors(adapter: Path) -> None:
         raise AdapterRefusedError(f"the adapter {adapter.name} holds no {WEIGHTS}")
 
 
-def _check_shapes(adapter: Path, shapes: Mapping[str, tuple[int, ...]]) -> None:
+def _check_shapes(adapter: Path, model: Any) -> None:
+    base = model.get_base_model() if hasattr(model, "get_base_model") else model
+    shapes = {key.replace(".base_layer", ""): tuple(p.shape) for key, p in base.named_parameters() if ".lora_" not in key}
     for name, shape in tensor_shapes(adapter / WEIGHTS).items():
         kind = _LORA.search(name)
         if kind is None:

@@ -34,8 +34,7 @@ class QwenVlModel:
     def __init__(self, config: ModelConfig) -> None:
         self.config = config
         self.name = Path(config.model).name
-        self._folder = Path(config.model) if Path(config.model).is_dir() else None
-        self._processor, self._model = _load(config, self._folder)
+        self._processor, self._model = _load(config, Path(config.model) if Path(config.model).is_dir() else None)
         self._view = view_of(self._processor, config.max_pixels)
         self._adapters: dict[str, bool] = {}  # name: whether it changes the vision tower
         self._default = BASE
@@ -62,9 +61,8 @@ class QwenVlModel:
         if name in self._adapters or name == BASE:
             raise AdapterRefusedError(f"an adapter named {name!r} is loaded already; adapters are never replaced under one name")
         plain = self._model.get_base_model() if isinstance(self._model, PeftModel) else self._model
-        shapes = {key.replace(".base_layer.", "."): tuple(p.shape) for key, p in plain.named_parameters() if ".lora_" not in key}
         known_as = tuple(n for n in (self.config.model, str(getattr(plain.config, "_name_or_path", "") or "")) if n)
-        check_adapter(folder, self._folder, known_as, shapes)
+        check_adapter(folder, plain, known_as)
         try:
             if isinstance(self._model, PeftModel):
                 self._model.load_adapter(str(folder), adapter_name=name, use_safetensors=True, low_cpu_mem_usage=True)
