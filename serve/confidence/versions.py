@@ -93,10 +93,13 @@ def versions(service: Service, actor: Actor) -> tuple[Version, ...]:
     return (*own, Version("builtin", not any(version.active for version in own), None, start.n, start))
 
 
-def reviewed_samples(connection: Connection, tenant: str, registry: Registry, limit: int = MAX_CERTIFICATES) -> Iterator[Sample]:
+def reviewed_samples(
+    connection: Connection, tenant: str, registry: Registry, limit: int = MAX_CERTIFICATES, *, sampled: bool = False
+) -> Iterator[Sample]:
     """Every value that was read on a certificate that an auditor approved, and whether he left it as it was; newest first.
 
-    Certificates come to review because something is unsure, so these fields are harder than those that pass: what a threshold
+    ``sampled``: only of certificates that would have passed and were drawn at random, which is what passes unseen. Others come
+    to review because something is unsure, so these fields are harder than those that pass: what a threshold
     promises for them holds all the more for the rest.
     """
     query = (
@@ -108,6 +111,8 @@ def reviewed_samples(connection: Connection, tenant: str, registry: Registry, li
         .order_by(reviews.c.decided_at.desc())
         .limit(limit)
     )
+    if sampled:
+        query = query.where(certificates.c.reasons.contains('"reason": "sampled"', autoescape=True))
     for row in connection.execute(query):
         result = unseal_json(connection, tenant, f"serve_uploads.result/{row.document_id}", row.result)
         final = unseal_json(connection, tenant, f"serve_certificates.fields/{row.certificate_id}", row.fields)

@@ -16,7 +16,7 @@ from certloop.agentrl.signals import AuditorRecord, Signal, fuse, reliability_of
 from certloop.agentrl.store.reader import RewardOf
 from certloop.agentrl.trajectory import Trajectory
 from certloop.serve.db.access import reading
-from certloop.serve.db.schema import certificates, reliability
+from certloop.serve.db.schema import reliability
 from certloop.serve.review import history
 from certloop.serve.review.certificate import Certificate, Fields, by_label
 from certloop.serve.review.claims import Review, change
@@ -99,9 +99,3 @@ def reward_of(service: Service, tenant: str) -> RewardOf:
         return fuse(signals, reliability=lambda auditor: reliability_of(known, auditor)).trajectory.value if signals else None
 
     return reward
-
-
-def waiting(connection: Connection, tenant: str) -> int:
-    """How many certificates of the tenant are under review (for metrics)."""
-    query = select(certificates.c.certificate_id).where(certificates.c.tenant == tenant, certificates.c.state == "review")
-    return len(connection.execute(query).all())
