@@ -136,8 +136,14 @@ def _models() -> Iterator[Check]:
 def _fonts() -> Iterator[Check]:
     from importlib.resources import files
 
+    from certloop.synth.fields.vocabulary import read_data
+    from certloop.synth.render.fonts import default_faces
+
     names = sorted(f.name for f in files("pylopdf_fonts_zh_cn").iterdir() if f.name.endswith((".otf", ".ttf")))
     yield Check("fonts", Level.OK if names else Level.FAIL, ", ".join(names) or "no Chinese font; reinstall pylopdf-fonts-zh-cn")
+    chosen, wanted = default_faces().chosen(), read_data("fonts")
+    level = Level.OK if all(chosen[role] == names[0] for role, names in wanted.items()) else Level.WARN
+    yield Check("faces", level, ", ".join(f"{role} {face or 'none installed'}" for role, face in chosen.items()))
 
 
 def _types() -> Iterator[Check]:

@@ -16,8 +16,8 @@ Rect = tuple[float, float, float, float]
 @dataclass(frozen=True, slots=True)
 class Style:
     """A way of writing. ``weight`` thickens strokes (fraction of the em), ``spacing`` is added after each character (fraction of
-    the em), ``leading`` is the distance of lines (ems), ``colour`` is #rrggbb or the name of a gradient (gold, bronze,
-    dark_gold)."""
+    the em), ``leading`` is the distance of lines (ems), ``stretch`` narrows or widens characters (titles are often condensed),
+    ``colour`` is #rrggbb or the name of a gradient (gold, bronze, dark_gold, foil)."""
 
     font: str = "song"
     size: float = 15
@@ -25,6 +25,7 @@ class Style:
     weight: float = 0.0
     spacing: float = 0.0
     leading: float = 1.3
+    stretch: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,8 @@ class Paragraphs:
 
 @dataclass(frozen=True, slots=True)
 class FormDate:
-    """A date written into printed 年 月 日: the right ends of the three numerals are ``at`` plus ``steps``."""
+    """A date written into printed 年 月 日: the right ends of the three numerals are ``at`` plus ``steps``. ``numeral`` writes
+    Chinese numerals, ``padded = false`` leaves out leading zeros."""
 
     field: str
     at: Point
@@ -97,6 +99,7 @@ class FormDate:
     value_style: str = "value"
     numeral: bool = False
     prefix: str = ""
+    padded: bool = True
 
 
 @dataclass(frozen=True, slots=True)

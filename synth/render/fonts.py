@@ -62,6 +62,10 @@ class Faces:
                 out.append((path, char))
         return out
 
+    def chosen(self) -> dict[str, str]:
+        """The face that each role draws with on this machine, by file name ("" when none is installed)."""
+        return {role: next((name for name in names if self._find(name)), "") for role, names in read_data("fonts").items()}
+
     def digest(self) -> dict[str, str]:
         """Name and SHA-256 of every face in use: the same digests give the same pixels."""
         used = sorted({path for paths in self._roles.values() for path in paths})

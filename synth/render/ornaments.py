@@ -17,6 +17,7 @@ from certloop.synth.render.text import Pen
 Pixels = NDArray[np.uint8]
 Box = tuple[float, float, float, float]
 Colour = tuple[int, ...]
+_SCROLLS = ((0.5, 0.5, 0.55, 2.4), (1.15, 0.42, 0.42, 3.4), (1.72, 0.34, 0.34, 3.9), (2.2, 0.24, 0.26, 4.2), (1.35, 0.95, 0.3, 0.6))
 
 
 def draw_border(canvas: Pixels, pattern: str, box_px: Box, colour: str, scale: float) -> None:
@@ -97,23 +98,67 @@ def _lace(canvas: Pixels, box: Box, rgb: Colour, scale: float) -> None:
 
 
 def _ornate(canvas: Pixels, box: Box, rgb: Colour, scale: float) -> None:
-    """The bank permit's broad band with corner rosettes."""
+    """The bank permit's broad band: a row of oval medallions, a net along the inner edge, leaf scrolls in the corners."""
     band = 44 * scale
-    x0, y0, x1, y1 = box
     tint = np.zeros(canvas.shape[:2], np.uint8)
-    cv2.rectangle(tint, (int(x0), int(y0)), (int(x1), int(y1)), 255, -1)
-    cv2.rectangle(tint, (int(x0 + band), int(y0 + band)), (int(x1 - band), int(y1 - band)), 0, -1)
-    canvas[tint > 0] = (canvas[tint > 0] * 0.45 + np.array(_mix(rgb, 0.25)) * 0.55).astype(np.uint8)
-    for k in range(7):
-        _sine_frame(canvas, box, band / 2, band * 0.32 * math.cos(k * 0.5), 34 * scale, k * 0.9, _mix(rgb, 0.75))
-    for inset, width in ((0, 2.0), (band * 0.12, 1.0), (band * 0.88, 1.0), (band, 2.2)):
+    for inset, fill in ((0.0, 255), (band, 0)):
+        cv2.rectangle(tint, *_corner_points(box, inset), (fill,), -1)
+    canvas[tint > 0] = (canvas[tint > 0] * 0.35 + np.array(_mix(rgb, 0.3)) * 0.65).astype(np.uint8)
+    for k in range(6):
+        _sine_frame(canvas, box, band * 1.08, band * 0.2 * math.cos(k * 0.5), 75 * scale, k * 1.05, _mix(rgb, 0.25 + 0.06 * k))
+        _sine_frame(canvas, box, band * 0.5, band * 0.4 * math.cos(k * 0.5), 26 * scale, k * 0.9, _mix(rgb, 0.6))
+    for inset, width in ((0.0, 1.6), (band * 0.12, 0.8), (band * 0.17, 0.8)):
         _rect(canvas, box, inset, rgb, max(1, round(width * scale)))
-    for cx in (x0 + band / 2, x1 - band / 2):
-        for cy in (y0 + band / 2, y1 - band / 2):
-            _rosette(canvas, cx, cy, band * 0.95, _mix(rgb, 0.1), scale)
-    for t in (0.25, 0.5, 0.75):
-        _rosette(canvas, x0 + (x1 - x0) * t, y1 - band / 2, band * 0.6, rgb, scale)
-        _rosette(canvas, x0 + (x1 - x0) * t, y0 + band / 2, band * 0.6, rgb, scale)
+    for (ox, oy), (dx, dy), length in _sides(box, band * 0.57):
+        n = max(1, round(length / (75 * scale)))
+        for i in range(n):
+            t = (i + 0.5) * length / n
+            long, short = length / n * 0.46, band * 0.36
+            _medallion(canvas, (ox + dx * t, oy + dy * t), (long, short) if dx else (short, long), rgb, scale)
+    x0, y0, x1, y1 = box
+    for cx, sx in ((x0, 1), (x1, -1)):
+        for cy, sy in ((y0, 1), (y1, -1)):
+            _corner_scroll(canvas, (cx, cy), (sx, sy), band, rgb, scale)
+
+
+def _medallion(canvas: Pixels, at: tuple[float, float], axes: tuple[float, float], rgb: Colour, scale: float) -> None:
+    centre = (round(at[0]), round(at[1]))
+
+    def ring(share: float) -> tuple[int, int]:
+        return max(1, round(axes[0] * share)), max(1, round(axes[1] * share))
+
+    cv2.ellipse(canvas, centre, ring(1.0), 0, 0, 360, _mix(rgb, 0.08), -1, cv2.LINE_AA)
+    for k in range(30):
+        a = math.tau * k / 30
+        ends = [(round(at[0] + axes[0] * r * math.cos(a)), round(at[1] + axes[1] * r * math.sin(a))) for r in (0.6, 0.95)]
+        cv2.line(canvas, ends[0], ends[1], _mix(rgb, 0.62), 1, cv2.LINE_AA)
+    for share in (1.0, 0.8, 0.6, 0.3):
+        cv2.ellipse(canvas, centre, ring(share), 0, 0, 360, _mix(rgb, 0.75), 1, cv2.LINE_AA)
+    cv2.ellipse(canvas, centre, ring(0.3), 0, 0, 360, _mix(rgb, 0.0), -1, cv2.LINE_AA)
+    cv2.ellipse(canvas, centre, ring(0.08), 0, 0, 360, _mix(rgb, 0.9), -1, cv2.LINE_AA)
+
+
+def _corner_scroll(
+    canvas: Pixels, corner: tuple[float, float], inward: tuple[int, int], band: float, rgb: Colour, scale: float
+) -> None:
+    """Leaf scrolls: spirals that grow smaller along both sides, dark with a light vein, around a tilted oval."""
+    (cx, cy), (sx, sy) = corner, inward
+    dark, light = max(2, round(5.0 * scale)), max(1, round(1.9 * scale))
+    for pass_width, tone in ((dark, _mix(rgb, 0.05)), (light, _mix(rgb, 0.8))):
+        for along, across, radius, turn in _SCROLLS:
+            for swap in (False, True):
+                u, v = (across, along) if swap else (along, across)
+                t = np.linspace(0, 1.5 * math.tau, 60)
+                r = radius * band * (1 - t / (1.7 * math.tau))
+                du, dv = r * np.cos(t + turn), r * np.sin(t + turn)
+                if swap:
+                    du, dv = dv, du
+                points = np.stack([cx + sx * (u * band + du), cy + sy * (v * band + dv)], 1)
+                _polyline(canvas, points, tone, pass_width)
+    oval = (round(cx + sx * band * 0.55), round(cy + sy * band * 0.55))
+    for share, tone in ((1.0, _mix(rgb, 0.9)), (0.82, _mix(rgb, 0.05)), (0.5, _mix(rgb, 0.35))):
+        axes = (max(1, round(band * 0.36 * share)), max(1, round(band * 0.22 * share)))
+        cv2.ellipse(canvas, oval, axes, 45 * sx * sy, 0, 360, tone, -1, cv2.LINE_AA)
 
 
 def _double(canvas: Pixels, box: Box, rgb: Colour, scale: float) -> None:
@@ -129,9 +174,12 @@ _PATTERNS = {"guilloche": _guilloche, "meander": _meander, "lace": _lace, "ornat
 
 
 def draw_watermark(pen: Pen, kind: str, words: str, colour: str) -> None:
-    """Faint printed ground: ``tiles`` repeats ``words`` over the page, ``waves`` draws fine wavy lines, ``rosette`` a large
-    one."""
+    """Faint printed ground: ``tiles`` repeats ``words`` over the page, ``words`` writes them along wavy rows, ``waves`` draws fine
+    wavy lines, ``rosette`` a large one."""
     width, height = pen.canvas.size
+    if kind == "words":
+        _wavy_words(pen, words, colour)
+        return
     if kind == "tiles":
         font = open_font(pen.faces.face_for("hei", words[0]), round(26 * pen.scale))
         draw = ImageDraw.Draw(pen.canvas)
@@ -151,6 +199,21 @@ def draw_watermark(pen: Pen, kind: str, words: str, colour: str) -> None:
         for k in range(3):
             _rosette(pixels, width / 2, height / 2, height * (0.30 - 0.07 * k), rgb, pen.scale, turns=17 + 6 * k)
     pen.canvas.paste(Image.fromarray(pixels))
+
+
+def _wavy_words(pen: Pen, words: str, colour: str) -> None:
+    """Rows of repeated words whose lines rise and fall, as bank forms are ground-printed."""
+    width, height = pen.canvas.size
+    ink = Image.new("L", (width, height), 0)
+    font = open_font(pen.faces.face_for("hei", words[0]), max(6, round(15 * pen.scale)))
+    line = words * (int(width / max(1.0, font.getlength(words))) + 2)
+    draw = ImageDraw.Draw(ink)
+    for row in range(int(height / (34 * pen.scale)) + 2):
+        draw.text((-(row % 3) * 30 * pen.scale, row * 34 * pen.scale), line, font=font, fill=255, anchor="lm")
+    xs, ys = np.meshgrid(np.arange(width, dtype=np.float32), np.arange(height, dtype=np.float32))
+    ys = ys + np.float32(12 * pen.scale) * np.sin(xs / np.float32(110 * pen.scale), dtype=np.float32)
+    moved = cv2.remap(np.asarray(ink), xs, ys, cv2.INTER_LINEAR)
+    pen.canvas.paste(colour, (0, 0, width, height), Image.fromarray(np.asarray(moved, np.uint8)))
 
 
 def draw_portrait(size: tuple[int, int], rng: np.random.Generator) -> Image.Image:

@@ -195,7 +195,7 @@ class _Writer:
         fact = self.job.facts.get(row.field)
         if fact is None:
             return
-        printed = print_fact(fact, "numeral" if row.numeral else "padded", self.rng)
+        printed = print_fact(fact, "numeral" if row.numeral else "padded" if row.padded else "plain", self.rng)
         scale, label_style, style = self.pen.scale, self.styles[row.style], self.styles[row.value_style]
         x, y = row.at[0] * scale, row.at[1] * scale
         parts = re.findall(r"[^年月日]+", printed)

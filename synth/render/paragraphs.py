@@ -10,8 +10,7 @@ from PIL import ImageDraw
 
 from certloop.synth.errors import TextFitError
 from certloop.synth.layout import Paragraphs, Style
-from certloop.synth.render.fonts import advance
-from certloop.synth.render.text import SMALLEST, Box, Pen, draw_line
+from certloop.synth.render.text import SMALLEST, Box, Pen, draw_line, step_px
 
 _SLOT = re.compile(r"\{(\w+)(?::(\w+))?\}")
 Glyph = tuple[str, str, str]
@@ -56,8 +55,7 @@ def _break(
         line: list[tuple[Glyph, float]] = []
         for glyph in _glyphs(paragraph, block, facts):
             style = styles[glyph[1]]
-            size = pen.size_px(style)
-            step = advance(pen.faces.face_for(style.font, glyph[0]), size, glyph[0]) + style.spacing * size
+            step = step_px(pen, glyph[0], style)
             if line and x + step > right and glyph[0] not in "，。；：、）":
                 lines.append(line)
                 line, x = [], x0

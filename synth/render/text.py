@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from PIL import Image, ImageColor, ImageDraw
+from PIL import Image, ImageColor, ImageDraw, ImageFont
 
 from certloop.synth.errors import TextFitError
 from certloop.synth.layout import Style
@@ -34,24 +34,28 @@ class Pen:
         return max(5.0, round(style.size * self.scale * 2) / 2)
 
 
+def step_px(pen: Pen, char: str, style: Style) -> float:
+    """How far one character of ``style`` moves on, in pixels: its stretched width and the letter-spacing."""
+    size = pen.size_px(style)
+    return advance(pen.faces.face_for(style.font, char), size, char) * style.stretch + style.spacing * size
+
+
 def measure(pen: Pen, text: str, style: Style) -> float:
     """Width of ``text`` in pixels."""
-    size = pen.size_px(style)
-    return sum(advance(pen.faces.face_for(style.font, c), size, c) + style.spacing * size for c in text)
+    return sum(step_px(pen, char, style) for char in text)
 
 
 def wrap(pen: Pen, text: str, style: Style, width_px: float, *, tidy: bool = True, first_indent: float = 0.0) -> list[str]:
     """Break ``text`` by width. ``tidy`` keeps closing punctuation off line starts (printers of forms often do not)."""
-    size = pen.size_px(style)
     lines: list[str] = []
     for part in text.split("\n"):
         line, used = "", first_indent if not lines else 0.0
         for char in part:
-            step = advance(pen.faces.face_for(style.font, char), size, char) + style.spacing * size
+            step = step_px(pen, char, style)
             if line and used + step > width_px + 0.5:
                 if tidy and char in _NO_START and len(line) > 1:
                     lines.append(line[:-1])
-                    line, used = line[-1], advance(pen.faces.face_for(style.font, line[-1]), size, line[-1])
+                    line, used = line[-1], step_px(pen, line[-1], style)
                 else:
                     lines.append(line)
                     line, used = "", 0.0
@@ -82,20 +86,21 @@ def draw_line(pen: Pen, text: str, x: float, middle: float, style: Style) -> Box
     baseline = middle + 0.37 * size
     draw = ImageDraw.Draw(pen.canvas)
     stroke = style.weight * size
-    gradient = _GRADIENTS.get(style.colour)
+    plain = style.colour not in _GRADIENTS and style.stretch == 1
     start = x
     pieces = [(path, part) for path, part in pen.faces.runs(style.font, text)]
     if style.spacing:
         pieces = [(path, char) for path, part in pieces for char in part]
     for path, part in pieces:
         font = open_font(path, size)
-        if gradient:
-            _draw_gradient(pen, part, x, baseline, path, size, stroke, style.colour)
+        if not plain:
+            _draw_masked(pen, part, x, baseline, font, stroke, style)
         elif part.strip():
             draw.text(
                 (x, baseline), part, font=font, fill=style.colour, anchor="ls", stroke_width=stroke, stroke_fill=style.colour
             )
-        x += (advance(path, size, part) if len(part) == 1 else font.getlength(part)) + style.spacing * size * len(part)
+        width = advance(path, size, part) if len(part) == 1 else font.getlength(part)
+        x += width * style.stretch + style.spacing * size * len(part)
     return (start, middle - size * 0.52, x - style.spacing * size, middle + size * 0.52)
 
 
@@ -127,18 +132,24 @@ def draw_lines(
     return boxes
 
 
-def _draw_gradient(pen: Pen, text: str, x: float, baseline: float, path: object, size: float, stroke: float, name: str) -> None:
-    from pathlib import Path
-
-    font = open_font(Path(str(path)), size)
+def _draw_masked(
+    pen: Pen, text: str, x: float, baseline: float, font: ImageFont.FreeTypeFont, stroke: float, style: Style
+) -> None:
+    """Write ``text`` narrowed or widened, or filled with a gradient."""
     left, top, right, bottom = font.getbbox(text, anchor="ls", stroke_width=stroke)
     if right <= left or bottom <= top:
         return
-    width, height = int(right - left) + 2, int(bottom - top) + 2
-    mask = Image.new("L", (width, height), 0)
+    mask = Image.new("L", (int(right - left) + 2, int(bottom - top) + 2), 0)
     ImageDraw.Draw(mask).text((-left + 1, -top + 1), text, font=font, fill=255, anchor="ls", stroke_width=stroke)
-    ramp = _ramp(name, pen.canvas.width).crop((int(x), 0, int(x) + width, 1)).resize((width, height))
-    pen.canvas.paste(ramp, (int(x + left) - 1, int(baseline + top) - 1), mask)
+    width, height = max(1, round(mask.width * style.stretch)), mask.height
+    if width != mask.width:
+        mask = mask.resize((width, height), Image.Resampling.BILINEAR)
+    place = (int(x + left * style.stretch) - 1, int(baseline + top) - 1)
+    if style.colour in _GRADIENTS:
+        ramp = _ramp(style.colour, pen.canvas.width).crop((int(x), 0, int(x) + width, 1)).resize((width, height))
+        pen.canvas.paste(ramp, place, mask)
+    else:
+        pen.canvas.paste(style.colour, (*place, place[0] + width, place[1] + height), mask)
 
 
 @lru_cache(maxsize=16)
