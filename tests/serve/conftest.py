@@ -1,0 +1,52 @@
+"""A service over an empty SQLite database, its application, and somebody of every kind who may call it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from certloop.serve.config import ServeConfig
+from certloop.serve.context import Service
+
+sys.path.insert(0, str(Path(__file__).parent))  # test modules import `callers` by name
+
+from callers import Callers, Hands
+
+
+@pytest.fixture
+def hands() -> Hands:
+    """The clock of the service, which tests move."""
+    return Hands()
+
+
+@pytest.fixture
+def open_service(tmp_path: Path, hands: Hands) -> Iterator[Callable[..., Service]]:
+    """Opens a service with jobs that are kept and not worked on; keyword arguments are those of ServeConfig."""
+    from certloop.serve.jobs.start import start_accepting
+
+    opened: list[Service] = []
+
+    def make(**settings: object) -> Service:
+        folder = tmp_path / f"service-{len(opened)}"
+        service = Service.open(ServeConfig(f"sqlite:///{folder}/store.db", **settings), clock=hands)  # type: ignore[arg-type]
+        opened.append(service)
+        start_accepting(service)
+        return service
+
+    yield make
+    for service in opened:
+        service.close()
+
+
+@pytest.fixture
+def service(open_service: Callable[..., Service]) -> Service:
+    return open_service()
+
+
+@pytest.fixture
+def callers(service: Service) -> Iterator[Callers]:
+    with Callers(service) as made:
+        yield made
