@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from certloop import CertloopError, __version__
-from certloop.commands import admin, doctor, evaluate, extract, reward, store, trajectories, types, validate
+from certloop.commands import admin, doctor, evaluate, extract, reward, serve, store, trajectories, types, validate
 from certloop.extract.export import printable
 from certloop.synth import cli as synth
 
@@ -36,6 +36,8 @@ app.command("reward")(reward.reward)
 app.add_typer(synth.app, name="synth")
 app.add_typer(trajectories.app, name="trajectories")
 app.add_typer(store.app, name="store")
+app.command("serve")(serve.serve)
+app.command("worker")(serve.worker)
 app.add_typer(admin.app, name="admin")
 app.command("doctor")(doctor.doctor)
 

@@ -14,6 +14,7 @@ from certloop.errors import UsageError
 
 if TYPE_CHECKING:
     from certloop.extract import ExtractConfig
+    from certloop.serve.config import ServeConfig
 
 
 class Settings(BaseSettings):
@@ -59,10 +60,34 @@ class Settings(BaseSettings):
         1536 << 20, ge=256 << 20, le=1 << 40, description="address space of the decoding process, in bytes"
     )
 
+    readers: int = Field(1, ge=1, le=256, description="documents that `certloop serve` or `worker` reads at a time")
+    job_attempts: int = Field(3, ge=1, le=100, description="how often a document is tried before it is given up")
+    job_timeout_s: float = Field(300.0, gt=0, le=86_400, allow_inf_nan=False, description="seconds one try may take")
+    queue_limit: int = Field(5000, ge=1, description="documents of a tenant that may wait; more are answered 429")
+    lease_s: float = Field(
+        30.0, ge=3, le=3600, allow_inf_nan=False, description="seconds after which a silent worker's work is taken"
+    )
+    drain_s: float = Field(60.0, ge=0, le=3600, allow_inf_nan=False, description="seconds that readings may go on after SIGTERM")
+    batch_bytes: int = Field(1 << 30, gt=0, description="most bytes of one batch, unpacked")
+    batch_files: int = Field(2000, ge=1, le=100_000, description="most files of one batch")
+    archive_entries: int = Field(5000, ge=1, le=60_000, description="most entries of one ZIP archive")
+    fetch: bool = Field(False, description="documents may be given by URL (public https addresses only)")
+    hosts: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), description="Host names that the service answers to, separated by commas; empty: any, in demo mode loopback names"
+    )
+    metrics_open: bool = Field(False, description="/metrics answers anybody, with the totals of all tenants")
+    webhook_private: bool = Field(False, description="webhooks may go to private and loopback addresses, and over http")
+    telemetry: bool = Field(False, description="send traces with OpenTelemetry (package extra `telemetry`; its own variables)")
+
     @field_validator("template_path", mode="before")
     @classmethod
     def _split_path(cls, value: Any) -> Any:
         return tuple(part for part in value.split(os.pathsep) if part) if isinstance(value, str) else value
+
+    @field_validator("hosts", mode="before")
+    @classmethod
+    def _split_hosts(cls, value: Any) -> Any:
+        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
     @field_serializer("database_url", "blob_url", "model_url")
     def _without_password(self, value: str) -> str:
@@ -106,5 +131,39 @@ class Settings(BaseSettings):
                 timeout_s=self.model_timeout_s,
                 constraint=self.model_constraint,
                 device=self.model_device,
+            ),
+        )
+
+    def serve_config(self, *, demo: bool = False) -> ServeConfig:
+        """The frozen configuration of the serving room. Raises StoreKeyError for a key file that holds no key."""
+        from certloop.agentrl.store import read_key
+        from certloop.serve.config import EdgeConfig, IntakeLimits, JobConfig, ServeConfig
+
+        return ServeConfig(
+            database_url=self.database_url,
+            blob_url=self.blob_url,
+            cipher=read_key(Path(self.store_key_file).expanduser()) if self.store_key_file else None,
+            demo=demo,
+            extract=self.extract_config(),
+            intake=IntakeLimits(
+                file_bytes=self.max_bytes,
+                batch_bytes=self.batch_bytes,
+                batch_files=self.batch_files,
+                archive_entries=self.archive_entries,
+                fetch_allowed=self.fetch,
+            ),
+            jobs=JobConfig(
+                readers=self.readers,
+                attempts=self.job_attempts,
+                timeout_s=self.job_timeout_s,
+                queue_limit=self.queue_limit,
+                lease_s=self.lease_s,
+                drain_s=self.drain_s,
+            ),
+            edge=EdgeConfig(
+                hosts=self.hosts,
+                metrics_open=self.metrics_open,
+                webhook_private=self.webhook_private,
+                telemetry=self.telemetry,
             ),
         )

@@ -87,9 +87,10 @@ class Service:
         return self.clock().astimezone(UTC).isoformat(timespec="microseconds")
 
     def close(self) -> None:
-        jobs, self._jobs = self._jobs, None
-        if jobs is not None:
-            jobs.close()
+        self.ending = True
+        if self._jobs is not None:
+            self._jobs.close()
+            self._jobs = None
         self.store.close()
 
     def __enter__(self) -> Self:

@@ -47,8 +47,19 @@ def unseal_json(connection: Connection, tenant: str, name: str, text: str) -> An
 
 
 def seal_with(cipher: Cipher, tenant: str, name: str, value: Any) -> str:
-    return seal_text(cipher, tenant, name, canonical(value))
+    return seal_text(cipher, tenant, name, _as_given(value))
 
 
 def unseal_with(cipher: Cipher, tenant: str, name: str, text: str) -> Any:
     return json.loads(unseal_text(cipher, tenant, name, text))
+
+
+def _as_given(value: Any) -> str:
+    """JSON in the order given: the order of fields is that of the form."""
+    canonical(value)  # raises EventError for what is not JSON
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half a character: only its escape can be stored
+        text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text

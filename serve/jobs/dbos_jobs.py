@@ -81,7 +81,6 @@ class Executor(Acceptor):
         from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
 
         super().__init__(service)
-        logging.getLogger("dbos").setLevel(logging.WARNING)
         self._stop_waiting, self._stop_reading, self._leases = stop_waiting, stop_reading, leases
         self._drain_s = service.config.jobs.drain_s
         config: DBOSConfig = {
@@ -93,7 +92,7 @@ class Executor(Acceptor):
             "serializer": DBOSPortableJSONSerializer(),
             "log_level": "WARNING",
             "use_listen_notify": False,
-            "notification_listener_polling_interval_sec": 60.0,
+            "notification_listener_polling_interval_sec": 2.0,
             "max_executor_threads": slots + AHEAD + 4,
             "sys_db_pool_size": slots + AHEAD + 4,
             "run_migrations": False,
@@ -101,6 +100,7 @@ class Executor(Acceptor):
         DBOS(config=config)
         DBOS.workflow(name=WORKFLOW, max_recovery_attempts=None)(_named(run))
         DBOS.launch()
+        _quiet()
         DBOS.register_queue(
             QUEUE,
             worker_concurrency=slots + AHEAD,
@@ -154,6 +154,14 @@ def _open(service: Service, tenant: str) -> list[Any]:
         return list(connection.execute(query))
 
 
+def _quiet() -> None:
+    """DBOS's lines go where the process's lines go, in its shape."""
+    logger = logging.getLogger("dbos")
+    logger.handlers[:] = []
+    logger.propagate = True
+    logger.setLevel(logging.WARNING)
+
+
 def _named(run: Run) -> Callable[[str, str], None]:
     def read_document(tenant: str, document_id: str) -> None:
         run(tenant, document_id)
@@ -172,7 +180,7 @@ def migrate(service: Service) -> None:
     """Make or update DBOS's own tables in the service's database."""
     from dbos import DBOS
 
-    logging.getLogger("dbos").setLevel(logging.WARNING)
+    _quiet()
     DBOS.migrate(system_url(service.config), schema=system_schema(service))
 
 

@@ -1,0 +1,92 @@
+"""The processes of the service: the API with or without readers, and workers that only read."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from contextlib import AbstractContextManager, ExitStack
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from certloop.serve.config import ServeConfig
+from certloop.serve.context import Service
+from certloop.serve.errors import DemoError
+
+if TYPE_CHECKING:
+    from certloop.serve.work.readers import OpenPageReader
+
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+GRACE_S = 5
+"""Seconds that open requests have after SIGTERM."""
+_log = logging.getLogger("certloop.serve")
+
+
+def run_api(config: ServeConfig, *, host: str, port: int, work: bool = True, open_reader: OpenPageReader | None = None) -> None:
+    """Serve until SIGTERM or Ctrl-C, then drain. ``work``: read documents in this process, too.
+
+    Raises DemoError for demo mode on an address that others reach, WorkerRunningError, and the errors of ``Service.open``.
+    """
+    import uvicorn
+
+    from certloop.serve.api.app import create_app
+    from certloop.serve.jobs.start import start_accepting
+    from certloop.serve.ops.logs import set_up
+
+    if config.demo and host not in LOOPBACK:
+        raise DemoError("demo mode has no keys: it serves loopback addresses only")
+    set_up()
+    with ExitStack() as stack:
+        service = stack.enter_context(Service.open(config))
+        if work:
+            _start_working(service, open_reader)
+        else:
+            start_accepting(service)
+        app = create_app(service)
+        stack.enter_context(_background(service))
+
+        class Server(uvicorn.Server):
+            def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+                service.ending = True  # streams end by themselves
+                super().handle_exit(sig, frame)
+
+        options = uvicorn.Config(
+            app, host=host, port=port, log_config=None, access_log=False, server_header=False, proxy_headers=False,
+            timeout_graceful_shutdown=GRACE_S,
+        )  # fmt: skip
+        # uvicorn gives the signal on to whoever had it before, once it has ended: that must not end us before the drain.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda _number, _frame: None)
+        _log.info("listening", extra={"facts": {"host": host, "port": port}})
+        Server(options).run()
+        _log.info("draining")
+
+
+def run_worker(config: ServeConfig, open_reader: OpenPageReader | None = None) -> None:
+    """Read documents until SIGTERM or Ctrl-C, then drain."""
+    from certloop.serve.ops.logs import set_up
+
+    set_up()
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: ended.set())
+    with Service.open(config) as service:
+        _start_working(service, open_reader)
+        with _background(service):
+            _log.info("working")
+            ended.wait()
+            _log.info("draining")
+
+
+def _start_working(service: Service, open_reader: OpenPageReader | None) -> None:
+    from certloop.serve.jobs.start import start_working
+    from certloop.serve.work.readers import open_page_reader
+
+    start_working(service, open_reader or open_page_reader)
+
+
+def _background(service: Service) -> AbstractContextManager[object]:
+    from certloop.serve.ops.background import Background
+    from certloop.serve.work.chores import Chores
+
+    return Background(service, *Chores(service).all())

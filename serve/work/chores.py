@@ -1,0 +1,46 @@
+"""What is done from time to time: rows of erased documents are emptied, old idempotency keys and finished jobs go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, timedelta
+from typing import TYPE_CHECKING
+
+from certloop.agentrl.store import apply_retention
+from certloop.serve.db.access import writing
+from certloop.serve.intake.idempotency import forget_before
+from certloop.serve.people.tenants import settings_of
+from certloop.serve.work.erasing import forget_erased
+
+if TYPE_CHECKING:
+    from certloop.serve.context import Service
+
+KEEP_KEYS = timedelta(days=7)
+ACTOR = "serve:chores"
+
+
+class Chores:
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def all(self) -> tuple[Callable[[], None], ...]:
+        return (self.forget_keys, self.keep_retention, self.empty_erased)
+
+    def forget_keys(self) -> None:
+        old = (self._service.clock() - KEEP_KEYS).astimezone(UTC).isoformat(timespec="microseconds")
+        for tenant in self._service.store.tenants():
+            with writing(self._service, tenant) as connection:
+                forget_before(connection, tenant, old)
+
+    def keep_retention(self) -> None:
+        """Erase what a tenant does not want kept any longer."""
+        for tenant in self._service.store.tenants():
+            days = settings_of(self._service, tenant).retention_days
+            if days is not None:
+                handle = self._service.tenant(tenant)
+                apply_retention(handle, keep_days=days, actor=ACTOR, today=self._service.clock())
+
+    def empty_erased(self) -> None:
+        """Documents may be erased in the store by name (``certloop store erase``), or by a deletion that was interrupted."""
+        for tenant in self._service.store.tenants():
+            forget_erased(self._service, tenant)
