@@ -15,6 +15,7 @@ from certloop import CertloopError, __version__
 from certloop.commands import admin, doctor, evaluate, extract, reward, serve, store, trajectories, types, validate
 from certloop.extract.export import printable
 from certloop.synth import cli as synth
+from certloop.train import cli as train
 
 EXIT_CODES = "Exit codes: 0 done, 1 something failed or a rule fails, 2 usage, 3 (extract) nothing could be read, 130 Ctrl-C."
 # What a full disk, a closed or a broken standard stream answers. Errors of a named file carry its name and are not meant here.
@@ -34,6 +35,7 @@ app.add_typer(types.app, name="types")
 app.command("evaluate")(evaluate.evaluate)
 app.command("reward")(reward.reward)
 app.add_typer(synth.app, name="synth")
+app.add_typer(train.app, name="train")
 app.add_typer(trajectories.app, name="trajectories")
 app.add_typer(store.app, name="store")
 app.command("serve")(serve.serve)

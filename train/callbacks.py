@@ -13,7 +13,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from certloop.train.errors import DivergedError, LossError
 
 
-class MetricsWriter(TrainerCallback):
+class MetricsWriter(TrainerCallback):  # type: ignore[misc]
     """Appends each log of the trainer to ``metrics.jsonl``: step, seconds since the start, and every number as it is."""
 
     def __init__(self, path: Path) -> None:
@@ -37,7 +37,7 @@ class MetricsWriter(TrainerCallback):
             file.write(json.dumps({k: v if math.isfinite(v) else None for k, v in line.items()}) + "\n")
 
 
-class FiniteLoss(TrainerCallback):
+class FiniteLoss(TrainerCallback):  # type: ignore[misc]
     """Stops before an update whose gradient is NaN or infinite: the weights stay those of the last good step."""
 
     def on_pre_optimizer_step(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
@@ -50,7 +50,7 @@ class FiniteLoss(TrainerCallback):
             )
 
 
-class DivergenceBound(TrainerCallback):
+class DivergenceBound(TrainerCallback):  # type: ignore[misc]
     """Stops a run whose entropy grew past ``entropy_growth`` times its first or whose KL from the start passed ``max_kl``."""
 
     def __init__(self, entropy_growth: float | None, max_kl: float | None) -> None:

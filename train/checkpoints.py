@@ -67,6 +67,9 @@ class SafeCheckpoints:
                 f"checkpoint {this.state.global_step} cannot be written ({type(error).__name__}); free the disk, then resume"
             ) from error
 
+    def create_model_card(self, *_: Any, **__: Any) -> None:
+        """No model card in every folder: the run's own files say more."""
+
     def save_extra(self, folder: Path) -> None:
         """What a subclass keeps beside the trainer's own state."""
 

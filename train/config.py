@@ -183,12 +183,6 @@ class HardwareSpec(_Frozen):
     usd_per_hour: float = Field(0.0, ge=0)
     sharding: Literal["ddp", "fsdp"] = "ddp"
 
-    @model_validator(mode="after")
-    def _one_cpu(self) -> Self:
-        if self.device == "cpu" and self.count != 1:
-            raise ValueError("a run on the CPU has count = 1")
-        return self
-
 
 class SwiftSpec(_Frozen):
     """ms-swift on a cluster: where the teacher's server listens, and further options of its command as they are."""

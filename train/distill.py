@@ -104,7 +104,7 @@ def labelled_loss(model: Any, inputs: dict[str, Any]) -> torch.Tensor:
     """The model's own mean cross-entropy on the labelled answers, under the prompts and images of this batch."""
     prompt_ids_BP, label_ids_BT = inputs["prompt_ids"], inputs["label_ids_BT"]
     mask_BT = inputs["label_mask_BT"]
-    extra = {k: inputs[k] for k in ("pixel_values", "image_grid_thw") if k in inputs}
+    extra: dict[str, Any] = {k: inputs[k] for k in ("pixel_values", "image_grid_thw") if k in inputs}
     if "mm_token_type_ids" in inputs:
         kinds_BP = inputs["mm_token_type_ids"][:, : prompt_ids_BP.size(1)]
         extra["mm_token_type_ids"] = torch.cat([kinds_BP, kinds_BP.new_zeros(label_ids_BT.shape)], dim=1)

@@ -1,6 +1,6 @@
 """Which pages a GSPO generation asks about: hard fields and long texts get more of the budget, settled pages less.
 
-The share ``hard`` of each generation's pages is drawn by weight; the rest comes from a shuffled pass over all rows, so that no page
+The share ``hard`` of each generation's pages is drawn by weight; the rest comes from a shuffled pass over all rows, so that none
 is left out. A page weighs the sum over its printed fields of (1 - exact rate of the field), one and a half times for a text of
 sixteen characters or more; a page whose last group had no spread weighs a quarter of that.
 """

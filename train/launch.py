@@ -1,0 +1,71 @@
+"""Several devices: a stage under ``accelerate launch``, with a configuration file that says how the model is spread.
+
+The file stands in the run folder, so that a cluster's scheduler can start the same command on its own:
+``accelerate launch --config_file RUN/accelerate.yaml -m certloop.train.launch RUN NUMBER [START]``.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from certloop.train.config import RunConfig, load_config
+from certloop.train.errors import BackendError
+
+ACCELERATE = "accelerate.yaml"
+
+
+def accelerate_yaml(config: RunConfig) -> str:
+    """Data parallel, or fully sharded (weights, gradients and optimiser states, one transformer layer at a time)."""
+    on_gpu = config.hardware.device == "cuda"
+    kind = "MULTI_CPU" if not on_gpu else "FSDP" if config.hardware.sharding == "fsdp" else "MULTI_GPU"
+    lines = [
+        "compute_environment: LOCAL_MACHINE",
+        "debug: false",
+        f"distributed_type: {kind}",
+        "machine_rank: 0",
+        f"mixed_precision: {'bf16' if on_gpu and config.student.dtype == 'bfloat16' else 'no'}",
+        "num_machines: 1",
+        f"num_processes: {config.hardware.count}",
+        "rdzv_backend: static",
+        "same_network: true",
+        f"use_cpu: {str(not on_gpu).lower()}",
+    ]
+    if kind == "FSDP":
+        lines += [
+            "fsdp_config:",
+            "  fsdp_version: 2",
+            "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP",
+            "  fsdp_transformer_layer_cls_to_wrap: Qwen3VLTextDecoderLayer,Qwen3VLVisionBlock",
+            "  fsdp_reshard_after_forward: true",
+            "  fsdp_state_dict_type: FULL_STATE_DICT",
+            "  fsdp_activation_checkpointing: false",
+            "  fsdp_cpu_ram_efficient_loading: true",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def command(number: int, out: Path, start: Path | None) -> list[str]:
+    """The command that trains stage ``number`` of the run in ``out``."""
+    head = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", str(out / ACCELERATE)]
+    return [*head, "-m", "certloop.train.launch", str(out), str(number), *([str(start)] if start else [])]
+
+
+def launch_stage(config: RunConfig, number: int, out: Path, start: Path | None) -> None:
+    """Raises BackendError when a process of the stage fails; its own words stand on standard error."""
+    (out / ACCELERATE).write_text(accelerate_yaml(config), encoding="utf-8")
+    done = subprocess.run(command(number, out, start), check=False)  # noqa: S603 - our own module
+    if done.returncode != 0:
+        raise BackendError(f"stage {number} ended with exit code {done.returncode}; see the messages above")
+
+
+def main(arguments: list[str]) -> None:
+    from certloop.train.run import CONFIG, train_stage
+
+    out, number = Path(arguments[0]), int(arguments[1])
+    train_stage(load_config(out / CONFIG), number, out, Path(arguments[2]) if len(arguments) > 2 else None)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,196 @@
+"""A run from start to end, on this machine: stages in order, each from what the one before left, everything written down.
+
+A run folder holds ``run.toml`` (the configuration), ``environment.json``, ``data.json`` (hashes of the rows), ``status.json`` and
+for each stage ``NN-name/`` with ``metrics.jsonl``, ``checkpoints/``, ``model/`` (safetensors, processor) and ``stage.json``. The
+same command again resumes: finished stages are kept, an unfinished one goes on from its last complete checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from certloop.train.config import RunConfig, Stage, dump_config, load_config
+from certloop.train.errors import CheckpointError, TrainConfigError, TrainDataError, TrainError
+from certloop.train.rows import data_sha256, read_rows
+
+CONFIG, STATUS, DATA, ENVIRONMENT, STAGE = "run.toml", "status.json", "data.json", "environment.json", "stage.json"
+_PACKAGES = ("torch", "transformers", "trl", "peft", "accelerate", "datasets", "tokenizers", "safetensors", "numpy", "certloop")
+Say = Callable[[str], None]
+
+
+def run(config: RunConfig, out: Path, say: Say = lambda line: None) -> Path:
+    """Train every stage of ``config`` into the folder ``out`` and return the last model's folder.
+
+    Raises TrainConfigError when ``out`` belongs to another run, TrainDataError when the rows changed under it, and whatever
+    stops a stage; ``status.json`` then says where and why.
+    """
+    prepare(config, out)
+    start: Path | None = None
+    for number, stage in enumerate(config.stages, 1):
+        folder = stage_folder(out, number, stage)
+        model = folder / "model"
+        if (folder / STAGE).exists():
+            say(f"{folder.name}: done before")
+        else:
+            write_json(out / STATUS, {"state": "running", "stage": folder.name})
+            say(f"{folder.name}: {stage.kind}")
+            try:
+                run_stage(config, number, out, start)
+            except TrainError as error:
+                write_json(out / STATUS, {"state": "failed", "stage": folder.name, "error": error.to_json()})
+                raise
+        start = model
+    write_json(out / STATUS, {"state": "done", "model": str(start.relative_to(out)) if start else None})
+    assert start is not None
+    return start
+
+
+def prepare(config: RunConfig, out: Path) -> None:
+    """Make the run folder, or check that it is this run's and that the rows are still those it began with."""
+    text = dump_config(config)
+    known = out / CONFIG
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        if known.exists():
+            if load_config(known) != config:
+                raise TrainConfigError(f"{out.name} holds another run ({CONFIG} differs); give another folder")
+        else:
+            known.write_text(text, encoding="utf-8")
+            write_json(out / ENVIRONMENT, environment(config))
+    except OSError as error:
+        raise CheckpointError(f"{out.name} cannot be written: {error.strerror or type(error).__name__}") from None
+    rows = read_rows(Path(config.data.train))
+    data = {"train": {"rows": len(rows), "sha256": data_sha256(Path(config.data.train))}}
+    if (out / DATA).exists():
+        if json.loads((out / DATA).read_text(encoding="utf-8")) != data:
+            raise TrainDataError("the training rows are not those this run began with; start a new run")
+    else:
+        write_json(out / DATA, data)
+
+
+def stage_folder(out: Path, number: int, stage: Stage) -> Path:
+    return out / f"{number:02d}-{stage.label}"
+
+
+def run_stage(config: RunConfig, number: int, out: Path, start: Path | None) -> None:
+    """One stage in this process, or under ``accelerate launch`` when the run has several devices."""
+    if config.hardware.count > 1:
+        from certloop.train.launch import launch_stage
+
+        launch_stage(config, number, out, start)
+        return
+    train_stage(config, number, out, start)
+
+
+def train_stage(config: RunConfig, number: int, out: Path, start: Path | None) -> None:
+    """Load what the stage needs, train it from its last complete checkpoint on, and save its model."""
+    from certloop.train.checkpoints import latest_complete
+    from certloop.train.models import need_extra, save_model
+
+    need_extra()
+    stage = config.stages[number - 1]
+    folder = stage_folder(out, number, stage)
+    folder.mkdir(parents=True, exist_ok=True)
+    began = time.monotonic()
+    trainer, processor = build_trainer(config, stage, folder, start)
+    checkpoint = latest_complete(folder / "checkpoints")
+    result = trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    trainer.accelerator.wait_for_everyone()
+    if trainer.is_world_process_zero():
+        model = trainer.accelerator.unwrap_model(trainer.model)
+        save_model(model, processor, folder / "model", base_name=config.student.path)
+        summary = {
+            "kind": stage.kind,
+            "steps": trainer.state.global_step,
+            "resumed_from": None if checkpoint is None else checkpoint.name,
+            "seconds": round(time.monotonic() - began, 1),
+            "loss": result.training_loss,
+            "peak_memory_bytes": peak_memory_bytes(config),
+        }
+        write_json(folder / STAGE, summary)
+
+
+def build_trainer(config: RunConfig, stage: Stage, folder: Path, start: Path | None) -> tuple[Any, Any]:
+    """The stage's trainer and the processor, after all checks: rows, lengths, vocabularies."""
+    from transformers import set_seed
+
+    from certloop.train import models
+    from certloop.train.callbacks import FiniteLoss, MetricsWriter
+    from certloop.train.lengths import check_lengths
+
+    set_seed(config.seed)
+    rows = read_rows(Path(config.data.train))
+    processor = models.load_processor(config.student, start)
+    check_lengths(processor, rows, config.data.max_length)
+    student = models.load_student(config.student, start)
+    callbacks = [MetricsWriter(folder / "metrics.jsonl"), FiniteLoss()]
+    common = (processor, rows, folder / "checkpoints", callbacks)
+    if stage.kind == "sft":
+        from certloop.train.sft import sft_trainer
+
+        return sft_trainer(config, stage, student, *common), processor
+    if stage.kind == "gspo":
+        from certloop.train.gspo import gspo_trainer
+
+        needs_start = stage.kl_every and not hasattr(student, "peft_config")
+        begin = models.load_student(config.student, start).requires_grad_(False).eval() if needs_start else None
+        return gspo_trainer(config, stage, student, *common, start_model=begin), processor
+    assert config.teacher is not None
+    teacher_processor = models.load_processor(config.teacher)
+    models.check_vocabulary(processor, teacher_processor)
+    teacher = models.load_base(config.teacher, frozen=True)
+    models.check_vocabulary(processor, teacher_processor, (_head_rows(student), _head_rows(teacher)))
+    if config.hardware.device == "cuda":
+        teacher = teacher.to("cuda")
+    if stage.kind == "distill":
+        from certloop.train.distill import distill_trainer
+
+        return distill_trainer(config, stage, student, teacher, *common), processor
+    from certloop.train.context_distill import context_distill_trainer
+
+    return context_distill_trainer(config, stage, student, teacher, *common), processor
+
+
+def environment(config: RunConfig) -> dict[str, Any]:
+    """Versions and device: what a number depends on beside data and configuration."""
+    packages: dict[str, str | None] = {}
+    for name in _PACKAGES:
+        try:
+            packages[name] = version(name)
+        except PackageNotFoundError:
+            packages[name] = None
+    out: dict[str, Any] = {"python": platform.python_version(), "machine": platform.machine(), "packages": packages}
+    if config.hardware.device == "cuda":
+        import torch
+
+        out["gpus"] = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+        out["cuda"] = torch.version.cuda
+    return out
+
+
+def peak_memory_bytes(config: RunConfig) -> int:
+    """The most this process has held: on the GPU as torch counts it, on the CPU as the system does."""
+    if config.hardware.device == "cuda":
+        import torch
+
+        return int(torch.cuda.max_memory_allocated())
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _head_rows(model: Any) -> int:
+    return int(model.get_output_embeddings().weight.shape[0])
+
+
+def write_json(path: Path, data: dict[str, Any]) -> None:
+    """Replace a small file at once, so that a reader never sees half of it."""
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    new.replace(path)
