@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi import APIRouter, Depends, Path, Query
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from certloop.serve.api.security import allowed
-from certloop.serve.api.shapes import Body
+from certloop.serve.api.shapes import Body, Open
 from certloop.serve.confidence import report, versions
-from certloop.serve.context import Service
 from certloop.serve.people.actor import Actor
 from certloop.serve.people.roles import Permission
 
@@ -70,8 +69,8 @@ class ReviewedOut(BaseModel):
 
 class CalibrationOut(BaseModel):
     """``straight_through``: of the last certificates, how many pass at each accepted error rate (sampling aside).
-    ``passed_and_sampled``: fields of certificates that would have passed and were reviewed at random; what was wrong there is what
-    slips through. ``ece``: expected calibration error of raw and calibrated confidence on reviewed fields."""
+    ``passed_and_sampled``: fields of certificates that would have passed and were reviewed at random; what was wrong there is
+    what slips through. ``ece``: expected calibration error of raw and calibrated confidence on reviewed fields."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -100,14 +99,6 @@ class CalibrationOut(BaseModel):
 class FitIn(Body):
     model_config = ConfigDict(json_schema_extra={"example": {"activate": False}})
     activate: bool = Field(False, description="put it in force at once")
-
-
-def _service(request: Request) -> Service:
-    service: Service = request.app.state.service
-    return service
-
-
-Open = Annotated[Service, Depends(_service)]
 
 
 @router.get("/calibration", summary="Straight-through rate and calibration")

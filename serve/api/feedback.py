@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Request
+from fastapi import APIRouter, Depends, Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from certloop.serve.api.security import allowed
-from certloop.serve.api.shapes import Body
-from certloop.serve.context import Service
+from certloop.serve.api.shapes import Body, Open
 from certloop.serve.feedback import messages
 from certloop.serve.people.actor import Actor
 from certloop.serve.people.roles import Permission
@@ -51,15 +50,8 @@ class HeardOut(BaseModel):
     repeated: bool
 
 
-def _service(request: Request) -> Service:
-    service: Service = request.app.state.service
-    return service
-
-
 @router.post("/conversations/{trajectory_id}/messages", status_code=201, summary="The next message as feedback")
-def add_message(
-    service: Annotated[Service, Depends(_service)], actor: Speaker, trajectory_id: TrajectoryId, body: MessageIn
-) -> HeardOut:
+def add_message(service: Open, actor: Speaker, trajectory_id: TrajectoryId, body: MessageIn) -> HeardOut:
     """Thanks count for the answer, a correction against it; a message that says how it should have been done leaves a hint."""
     heard = messages.hear(
         service, actor, trajectory_id, body.message, previous_request=body.previous_request, message_id=body.message_id

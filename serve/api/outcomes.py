@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from certloop.serve.api.security import allowed
-from certloop.serve.api.shapes import Body
-from certloop.serve.context import Service
+from certloop.serve.api.shapes import Body, Open
 from certloop.serve.feedback import outcomes
 from certloop.serve.people.actor import Actor
 from certloop.serve.people.roles import Permission
@@ -53,14 +52,6 @@ class RateOut(BaseModel):
 class RatesOut(BaseModel):
     model_config = ConfigDict(json_schema_extra={"example": {"items": [{"kind": "supplier_accepted", "good": 41, "all": 44}]}})
     items: list[RateOut]
-
-
-def _service(request: Request) -> Service:
-    service: Service = request.app.state.service
-    return service
-
-
-Open = Annotated[Service, Depends(_service)]
 
 
 @router.post(

@@ -6,13 +6,13 @@ import math
 import re
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Header, Path, Query, Response
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from certloop.extract.result import FieldStatus
 from certloop.serve.api.cursors import read_cursor, write_cursor
 from certloop.serve.api.security import allowed
-from certloop.serve.api.shapes import Body, Cursor, Limit
+from certloop.serve.api.shapes import Body, Cursor, Limit, Open
 from certloop.serve.context import Service
 from certloop.serve.db.access import reading
 from certloop.serve.errors import CursorError, PreconditionError, PreconditionMissingError
@@ -240,12 +240,6 @@ class AuditorsOut(BaseModel):
     items: list[AuditorOut]
 
 
-def _service(request: Request) -> Service:
-    service: Service = request.app.state.service
-    return service
-
-
-Open = Annotated[Service, Depends(_service)]
 _TAGGED: dict[int | str, dict[str, Any]] = {
     409: {"description": "Somebody else holds it, or it is decided"},
     412: {"description": "If-Match names another revision"},

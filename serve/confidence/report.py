@@ -1,4 +1,4 @@
-"""What the calibration in force does: the straight-through rate, what it would be at other error rates, and what was found wrong."""
+"""What the calibration in force does: the straight-through rate at this and other error rates, and what was found wrong."""
 
 from __future__ import annotations
 

@@ -14,9 +14,10 @@ from certloop.agentrl.signals import Origin, business_signal
 from certloop.agentrl.store.events import new_id
 from certloop.serve.db.access import reading, writing
 from certloop.serve.db.schema import outcomes
-from certloop.serve.errors import ConflictError
+from certloop.serve.errors import ConflictError, RequestError
 from certloop.serve.feedback.signals import write_signals
 from certloop.serve.people.roles import Permission
+from certloop.serve.review.signals import FIRST_PASS
 
 if TYPE_CHECKING:
     from certloop.serve.context import Service
@@ -37,9 +38,12 @@ def record(
 ) -> tuple[Outcome, bool]:
     """Store an outcome and its signal, once: the same ``outcome_id`` again gives what is stored (and False).
 
-    Raises NotFoundError and ErasedError for the trajectory, ConflictError for an ``outcome_id`` that stands for another outcome.
+    Raises RequestError for the service's own kind, NotFoundError and ErasedError for the trajectory, ConflictError for an
+    ``outcome_id`` that stands for another outcome.
     """
     actor.require(Permission.OUTCOMES_WRITE)
+    if kind == FIRST_PASS:
+        raise RequestError(f"{FIRST_PASS} is told by reviews themselves; take another word")
     with writing(service, actor.tenant) as connection:
         mine = (outcomes.c.tenant == actor.tenant, outcomes.c.outcome_id == outcome_id)
         known = connection.execute(select(outcomes).where(*mine)).first() if outcome_id is not None else None

@@ -26,7 +26,6 @@ class Why(StrEnum):
     DECLARED_UNREADABLE = "declared_unreadable"
     REQUIRED_MISSING = "required_missing"
     FIELD_UNSURE = "field_unsure"
-    PAGE_FAILED = "page_failed"
     SAMPLED = "sampled"
     DOUBLE_CHECK = "double_check"
 
@@ -40,7 +39,6 @@ SENTENCES: Mapping[Why, tuple[str, str]] = {
     Why.DECLARED_UNREADABLE: ("申报的内容在证照上无法核实。", "What was declared cannot be found on the print."),
     Why.REQUIRED_MISSING: ("必填项没有读出。", "A required field was not read."),
     Why.FIELD_UNSURE: ("必填项的把握不足以免审。", "A required field is not sure enough to pass unseen."),
-    Why.PAGE_FAILED: ("文件中有一页无法读取。", "A page of the file could not be read."),
     Why.SAMPLED: ("抽样复核，用于核实免审的准确率。", "Drawn at random, to measure what passes unseen."),
     Why.DOUBLE_CHECK: ("抽样由第二位审核员独立复核。", "Drawn at random for a second, independent auditor."),
 }
@@ -110,10 +108,12 @@ def triage(
             reasons.append(_about(Why.HARD_RULE_FAILED, name, doc_type))
     if any(code.agrees is False for code in document.qr):
         reasons.append(_about(Why.QR_DISAGREES, "credit_code", doc_type))
-    reasons += [_about(Why.DECLARED_DIFFERS, c.field, doc_type) for c in comparisons if c.match is not Match.MATCH]
-    reasons += [
-        _about(Why.FIELD_UNSURE, name, doc_type) for name in unsure_fields(document.fields, policy, doc_type, calibration)
-    ]
+    for declared in comparisons:
+        if declared.match is not Match.MATCH:
+            why = Why.DECLARED_DIFFERS if declared.match is Match.DIFFERS else Why.DECLARED_UNREADABLE
+            reasons.append(_about(why, declared.field, doc_type))
+    unsure = unsure_fields(document.fields, policy, doc_type, calibration)
+    reasons += [_about(Why.FIELD_UNSURE, name, doc_type) for name in unsure]
     if not reasons and drawn(policy.seed, "sample", certificate_id, policy.sample_share):
         reasons.append(Reason(Why.SAMPLED))
     return tuple(sorted(dict.fromkeys(reasons), key=lambda reason: -_WEIGHT[reason.why]))
