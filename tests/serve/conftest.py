@@ -14,6 +14,7 @@ from certloop.serve.context import Service
 sys.path.insert(0, str(Path(__file__).parent))  # test modules import `callers` by name
 
 from callers import Callers, Hands
+from live import Live
 
 
 @pytest.fixture
@@ -50,3 +51,10 @@ def service(open_service: Callable[..., Service]) -> Service:
 def callers(service: Service) -> Iterator[Callers]:
     with Callers(service) as made:
         yield made
+
+
+@pytest.fixture(scope="session")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """A real service in a process of its own, with one real reader; every test module shares it. See ``live.py``."""
+    with Live(tmp_path_factory.mktemp("live"), jobs={"drain_s": 5.0}) as running:
+        yield running
