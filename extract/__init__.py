@@ -6,7 +6,7 @@
     marks/       seals, QR codes, quality, covered print
     tools.py     second looks: read a line again, zoom, look through red ink
     planning.py  what to look at again, and why
-    episode.py   observe, think, act, until nothing promises more
+    environment.py, reader.py, episode.py: observe, think, act, until nothing promises more, in the loop of ``agentrl.env``
     answer.py    readings to the result contract: normalised, validated, with boxes in the user's pixels
     extractor.py the verb; batch.py many files; evaluation/ how good it is
 

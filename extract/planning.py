@@ -6,7 +6,6 @@ import dataclasses
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +25,7 @@ SURE_CHAR = 0.5
 VERY_UNSURE = 0.85
 _PIECE = re.compile(rf"(?<![0-9])(?:19|20)[0-9]{{2}}(?![0-9])年?|[{NUM}]*[年月日][{NUM}年月日]*")
 _NUMBER = re.compile(r"(?<![0-9A-Z])(?:[0-9A-HJ-NPQRTUWXY]{18}|[0-9]{15})(?![0-9A-Z])")
+WANTED = {"date": DATE, "number": _NUMBER}
 _CODES = (FieldKind.USCC, FieldKind.REGNO15, FieldKind.ID_NUMBER)
 
 
@@ -45,16 +45,11 @@ class Action:
     glyphs: tuple[Glyph, ...] = dataclasses.field(default=(), compare=False)
     em: float = 16.0
     inked: bool = False
-    wanted: re.Pattern[str] | None = dataclasses.field(default=None, compare=False)
+    wanted: str | None = dataclasses.field(default=None, compare=False)
 
     def lines(self, lines: Sequence[TextLine]) -> list[int]:
         """Indices of the lines that hold the glyphs (glyphs know the index of their line)."""
         return sorted({g.line for g in self.glyphs if g.line < len(lines)})
-
-    def args(self) -> dict[str, Any]:
-        if self.tool in ("zoom", "red_ink", "strip"):
-            return {"field": self.field, "region": [[round(float(x), 1), round(float(y), 1)] for x, y in self.region]}
-        return {"field": self.field}
 
 
 def plan(
@@ -143,7 +138,7 @@ def _entangled(draft: Draft, spec: FieldSpec, layout: LayoutReading) -> Iterator
     for name, top in (("lower", y), ("upper", y - 1.4 * usual)):
         strip = _box(left, top - 0.1 * usual, draft.glyphs[-1].right + 3 * usual, top + 1.3 * usual)
         thought = f"two lines run into each other here: the {name} one alone"
-        yield Action("strip", spec.id, thought, f"{name} {spec.id} {draft.text}", strip, em=usual, wanted=_NUMBER)
+        yield Action("strip", spec.id, thought, f"{name} {spec.id} {draft.text}", strip, em=usual, wanted="number")
 
 
 def _empty(doc_type: DocumentType, layout: LayoutReading) -> Iterator[Action]:
@@ -157,7 +152,7 @@ def _empty(doc_type: DocumentType, layout: LayoutReading) -> Iterator[Action]:
             em = cell.label.em
             right = min(_next_label(cell.label, layout), cell.label.right + 16 * em)
             strip = _box(cell.label.right + 0.1 * em, cell.label.y - 0.85 * em, right, cell.label.y + 0.85 * em)
-            yield Action("strip", spec.id, "a date should stand here", f"strip {spec.id} empty", strip, em=em, wanted=DATE)
+            yield Action("strip", spec.id, "a date should stand here", f"strip {spec.id} empty", strip, em=em, wanted="date")
         region = _value_region(cell.label, layout, below=below or spec.placement == "below" or spec.kind is FieldKind.USCC)
         yield Action(
             "zoom", spec.id, "its label is printed but no value was read", f"zoom {spec.id} empty", region, em=cell.label.em
@@ -177,7 +172,13 @@ def _under_seal(doc_type: DocumentType, layout: LayoutReading) -> Iterator[Actio
             right += 0.6 * em if "日" in keys else 10 * em
             strip = _box(left, y - 0.85 * em, right, y + 0.85 * em)
             yield Action(
-                "strip", spec.id, "a date stands here in pieces, under a seal", f"strip {y:.0f} {keys}", strip, em=em, wanted=DATE
+                "strip",
+                spec.id,
+                "a date stands here in pieces, under a seal",
+                f"strip {y:.0f} {keys}",
+                strip,
+                em=em,
+                wanted="date",
             )
         if "authority" in layout.cells:
             anchor = layout.cells["authority"].label

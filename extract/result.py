@@ -128,6 +128,7 @@ class Document:
     """One certificate found in a file. ``doc_type`` is a template id or ``"unknown"``.
 
     ``missing`` are the required fields for which no value was read, whatever the reason: a person should look at them.
+    ``steps`` are the tool calls of the episode that read it, with times (and are not compared: no two readings take as long).
     ``generations`` are what a model engine wrote for it, one a page it was asked about.
     """
 
@@ -147,7 +148,7 @@ class Document:
     release: str = "embedded"
     trajectory_id: str | None = None
     missing: tuple[str, ...] = ()
-    steps: tuple[Mapping[str, Any], ...] = ()
+    steps: tuple[Mapping[str, Any], ...] = field(default=(), compare=False)
     generations: tuple[Generation, ...] = ()
 
     def to_json(self) -> dict[str, Any]:

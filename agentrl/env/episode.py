@@ -57,7 +57,8 @@ class EpisodeReward:
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """A finished episode. ``reward`` is None when policy or environment broke (FAILED): that says nothing about the policy.
+    """A finished episode. ``reward`` is None when policy or environment broke (FAILED), which says nothing about the policy, and
+    for a task without truth.
 
     ``faults`` are the injected ones as (number of the call, fault); ``path`` is what the path score saw.
     """
@@ -204,7 +205,7 @@ class _Loop:
 
     def grade(self) -> Grade | None:
         """Grade the answer; an answer that cannot be read makes the outcome MALFORMED."""
-        if self.answer is None:
+        if self.answer is None or self.task.grade is None:
             return None
         try:
             grade = self.task.grade(self.answer)
@@ -252,7 +253,7 @@ class _Loop:
 
 
 def _reward(task: Task, outcome: Outcome, grade: Grade | None, path: Sequence[str], weights: Weights) -> EpisodeReward | None:
-    if outcome is Outcome.FAILED:
+    if outcome is Outcome.FAILED or task.grade is None:
         return None
     walked, speed = path_score(path, task.golden_paths), efficiency(path, task.golden_paths)
     if grade is None or outcome is not Outcome.CLEAN:

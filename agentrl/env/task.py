@@ -25,8 +25,9 @@ class Task:
 
     ``observation`` is what the policy sees first, ``golden_paths`` the tool sequences that solve the task (several may be right),
     ``make_tools`` makes the tools of one episode (state lives in their closures), ``grade`` scores an answer's text; it returns
-    None when the text cannot be read at all. The truth stays inside ``grade``. ``answer_as`` names the answer as a step of the
-    path ("emit"); None when golden paths end before it.
+    None when the text cannot be read at all. The truth stays inside ``grade``. Work whose truth nobody knows has no ``grade`` and
+    needs no golden path: its episodes have no reward. ``answer_as`` names the answer as a step of the path ("emit"); None when
+    golden paths end before it.
     """
 
     task_id: str
@@ -34,13 +35,13 @@ class Task:
     prompt: str
     golden_paths: tuple[tuple[str, ...], ...]
     make_tools: Callable[[], Sequence[Tool]]
-    grade: Callable[[str], Grade | None]
+    grade: Callable[[str], Grade | None] | None
     observation: str = ""
     image_sha256: tuple[str, ...] = ()
     answer_as: str | None = None
 
     def __post_init__(self) -> None:
-        if not self.golden_paths or not all(self.golden_paths):
+        if (self.grade is not None and not self.golden_paths) or not all(self.golden_paths):
             raise EnvironmentFault(f"task {self.task_id!r} needs at least one golden path, and none may be empty")
 
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache, cached_property
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -69,8 +70,14 @@ class Tool:
             "name": self.name,
             "kind": str(self.kind),
             "description": self.description,
-            "parameters": self.args.model_json_schema(),
+            "parameters": _schema(self.args),
         }
+
+
+@cache
+def _schema(args: type[Args]) -> dict[str, Any]:
+    """A policy sees the tools at every step, and many episodes have the same."""
+    return args.model_json_schema()
 
 
 class Executor:
@@ -93,7 +100,7 @@ class Executor:
         """The faults so far as (number of the call, fault); policies do not see this."""
         self._calls = 0
 
-    @property
+    @cached_property
     def specs(self) -> tuple[Mapping[str, Any], ...]:
         return tuple(tool.to_spec() for tool in self._tools.values())
 

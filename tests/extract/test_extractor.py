@@ -121,7 +121,9 @@ def test_every_tool_call_is_recorded(readings: Mapping[str, Result]) -> None:
     for result in readings.values():
         for document in result.documents:
             assert document.steps[0]["tool"] == "ocr"
-            assert all(set(s) == {"thought", "tool", "args", "ok", "result"} for s in document.steps)
+            assert document.steps[0]["at"]
+            assert all({"thought", "tool", "args", "ok", "result", "latency_ms"} <= set(s) for s in document.steps)
+            assert ("validate" in {s["tool"] for s in document.steps}) == any(f.value for f in document.fields.values())
             assert json.dumps(document.steps, ensure_ascii=False)
 
 
