@@ -76,6 +76,15 @@ def check_batch(service: Service, connection: Connection, tenant: str, batch_id:
     return checks
 
 
+def check_again(service: Service, connection: Connection, tenant: str, batch_id: str | None, at: str) -> None:
+    """Bring the verdicts of a batch that was checked up to date: a value was corrected, or a paper is gone."""
+    if batch_id is None:
+        return
+    query = select(batches.c.checks).where(batches.c.tenant == tenant, batches.c.batch_id == batch_id)
+    if connection.execute(query).scalar() is not None:
+        check_batch(service, connection, tenant, batch_id, at)
+
+
 def checks_of(connection: Connection, tenant: str, batch_id: str) -> list[dict[str, Any]] | None:
     """The stored verdicts of a batch as JSON; None before it was checked."""
     query = select(batches.c.checks).where(batches.c.tenant == tenant, batches.c.batch_id == batch_id)

@@ -7,8 +7,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from sqlalchemy import select
+
 from certloop.agentrl.signals import Origin, Signal, rejection_signal, withdrawal_signals
 from certloop.serve.db.access import writing
+from certloop.serve.db.schema import uploads
+from certloop.serve.dossier.check import check_again
 from certloop.serve.errors import UndoError
 from certloop.serve.feedback.signals import write_signals
 from certloop.serve.people.roles import Permission
@@ -136,6 +140,7 @@ def undo(service: Service, actor: Actor, certificate_id: str) -> Decision:
         change(
             connection, actor.tenant, certificate_id, state="open", decided_by=None, decided_at=None, double_check=False, **held
         )
+        check_again(service, connection, actor.tenant, _batch_of(connection, certificate), now)
         _note(connection, actor, certificate_id, now, Action.UNDONE, signals=list(ids))
         _tell(connection, service, certificate, Event.REVIEW_UNDONE, "review", revision)
         return Decision(certificate_id, "review", revision, ids, None)
@@ -173,10 +178,17 @@ def _decide(
             connection, actor.tenant, certificate_id, state=state, decided_by=actor.actor_id, decided_at=now,
             claimed_by=None, lease_until=None, double_check=again,
         )  # fmt: skip
+        check_again(service, connection, actor.tenant, _batch_of(connection, certificate), now)
         action = Action.APPROVED if state == "approved" else Action.REJECTED
         _note(connection, actor, certificate_id, now, action, signals=list(ids), **details)
         _tell(connection, service, certificate, Event(f"review.{state}"), state, new)
         return Decision(certificate_id, state, new, ids, later(now, policy.undo_s))
+
+
+def _batch_of(connection: Connection, certificate: Certificate) -> str | None:
+    mine = (uploads.c.tenant == certificate.tenant, uploads.c.document_id == certificate.document_id)
+    batch_id: str | None = connection.execute(select(uploads.c.batch_id).where(*mine)).scalar()
+    return batch_id
 
 
 def _comments(case: _Case, origin: Origin, edited: Sequence[str], trajectory: Trajectory | None) -> list[Signal]:

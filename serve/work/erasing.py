@@ -12,6 +12,7 @@ from certloop.agentrl.store.erase import forget_pages
 from certloop.agentrl.store.schema import erased
 from certloop.serve.db.access import reading, seal_json, writing
 from certloop.serve.db.schema import batches, certificates, history, reviews, uploads
+from certloop.serve.dossier.check import check_again
 from certloop.serve.people.roles import Permission
 from certloop.serve.work.documents import row_of, stop_reading
 from certloop.serve.work.record import FILE_NAME, finish_batch
@@ -66,6 +67,7 @@ def forget_erased(service: Service, tenant: str) -> int:
             _empty(service, connection, tenant, ids[start : start + _CHUNK])
         for batch_id in {row.batch_id for row in rows if row.batch_id is not None}:
             finish_batch(service, connection, tenant, batch_id)
+            check_again(service, connection, tenant, batch_id, service.now())  # verdicts quote values
     if ids:
         stop_reading(service, ids)
         forget_pages(service.tenant(tenant))
