@@ -10,17 +10,18 @@ from typing import Annotated, Any, Literal, TypeVar
 from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 from starlette.datastructures import FormData, UploadFile
-from starlette.formparsers import MultiPartException
+from starlette.exceptions import HTTPException
 
 from certloop.agentrl.trajectory import Consent
 from certloop.serve.api.shapes import PLAIN, Body
-from certloop.serve.errors import MediaTypeError, RequestError
+from certloop.serve.errors import MediaTypeError, RequestError, TooLargeError
 from certloop.serve.intake.accept import MAX_NAME_CHARS, NewBatch, Wishes
 
 M = TypeVar("M", bound=BaseModel)
 FORM, JSON = "multipart/form-data", "application/json"
 MAX_FIELD_BYTES = 256 << 10
 MAX_FIELDS = 32
+BAD_REQUEST = 400
 MAX_EXPECTED = 200
 Purpose = Annotated[str, StringConstraints(max_length=200, pattern=PLAIN)]
 FileName = Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME_CHARS, pattern=PLAIN)]
@@ -124,8 +125,12 @@ async def form_of(request: Request, max_files: int) -> AsyncIterator[FormData]:
     """The form; files lie on the disk once they are large, and go at the end. Raises RequestError."""
     try:
         form = await request.form(max_files=max_files, max_fields=MAX_FIELDS, max_part_size=MAX_FIELD_BYTES)
-    except MultiPartException as error:
-        raise RequestError(f"the form cannot be read: {error.message}") from None
+    except HTTPException as error:  # Starlette's word for a form that is too long or not one
+        if "Too many files" in str(error.detail):
+            raise TooLargeError(f"this form may hold {max_files} files at most") from None
+        if error.status_code != BAD_REQUEST:
+            raise
+        raise RequestError("the form cannot be read; is it multipart/form-data with the boundary it names?") from None
     try:
         yield form
     finally:
