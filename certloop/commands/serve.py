@@ -27,7 +27,7 @@ def serve(
     database: DatabaseOption = None,
     readers: ReadersOption = None,
 ) -> None:
-    """Serve the HTTP API (described at /docs) and read what is handed in. Keys come from `certloop admin key create`.
+    """Serve the HTTP API (described at /openapi.json) and read what is handed in. Keys come from `certloop admin key create`.
 
     SIGTERM or Ctrl-C: nothing more is taken, what is being read ends (CERTLOOP_DRAIN_S), the rest waits for the next start.
     """

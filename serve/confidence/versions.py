@@ -79,7 +79,8 @@ def put_in_force(service: Service, actor: Actor, version: str) -> Version:
     actor.require(Permission.RELEASES_MANAGE)
     with writing(service, actor.tenant) as connection:
         _put_in_force(connection, actor, version)
-    return next(known for known in versions(service, actor) if known.version == version)
+    seen = versions(service, actor.with_right(Permission.LEARNING_READ))
+    return next(known for known in seen if known.version == version)
 
 
 def versions(service: Service, actor: Actor) -> tuple[Version, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 from certloop.serve.errors import ForbiddenError
@@ -32,6 +32,10 @@ class Actor:
         """The anonymous visitor of demo mode: operator, auditor and engineer of the tenant ``demo``, never its admin."""
         scopes = GRANTS[Role.OPERATOR] | GRANTS[Role.AUDITOR] | GRANTS[Role.ENGINEER]
         return cls(DEMO_TENANT, "demo", Role.ENGINEER, scopes)
+
+    def with_right(self, permission: Permission) -> Self:
+        """The same caller where one right implies another for a moment: who may change a thing sees the answer about it."""
+        return replace(self, scopes=self.scopes | {permission})
 
     def may(self, permission: Permission) -> bool:
         return permission in self.scopes

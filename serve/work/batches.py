@@ -96,7 +96,7 @@ def cancel(service: Service, actor: Actor, batch_id: str) -> BatchView:
             connection.execute(update(batches).where(*mine).values(cancelled_at=service.now()))
             finish_batch(service, connection, actor.tenant, batch_id)
     stop_reading(service, reading_now)
-    return view(service, actor, batch_id)
+    return view(service, actor.with_right(Permission.DOCUMENTS_READ), batch_id)
 
 
 def document_ids(service: Service, actor: Actor, batch_id: str) -> list[str]:

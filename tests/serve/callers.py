@@ -45,6 +45,7 @@ class Callers(AbstractContextManager["Callers"]):
         self.service = service
         self.app = create_app(service)
         self._clients: dict[str, TestClient] = {}
+        self._addresses = 0
         self.key_ids: dict[str, str] = {}
         for tenant in (ACME, OTHER):
             tenants.create(service, admin_of(tenant), tenant, settings=settings)
@@ -68,7 +69,9 @@ class Callers(AbstractContextManager["Callers"]):
 
     def with_key(self, secret: str) -> TestClient:
         headers = {"Authorization": f"Bearer {secret}"} if secret else {}
-        return TestClient(self.app, base_url="http://certloop.test", client=("203.0.113.7", 40000), headers=headers)
+        self._addresses += 1
+        address = f"203.0.113.{self._addresses % 250}"  # each from its own, since strangers are counted by address
+        return TestClient(self.app, base_url="http://certloop.test", client=(address, 40000), headers=headers)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         for client in self._clients.values():
