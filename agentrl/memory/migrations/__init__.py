@@ -1,0 +1,1 @@
+"""Alembic revisions of the memory's table; ``Memory.open`` runs them."""
