@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from certloop import CertloopError, __version__
 
 if TYPE_CHECKING:
     from certloop.agentrl.signals.schema import Signal
     from certloop.agentrl.store import Store
-    from certloop.agentrl.trajectory import Consent, Outcome, Sampled
+    from certloop.agentrl.trajectory import Consent, Outcome, Provenance, Sampled, Trajectory
     from certloop.extract.ingest import Decoder, IngestLimits, Page
     from certloop.extract.result import Document, Result
     from certloop.templates import Registry
@@ -60,33 +63,83 @@ class Recorder:
 
     def _store_document(self, document: Document, pages: dict[int, Page]) -> str:
         from certloop.agentrl.store import record_result
-        from certloop.agentrl.store.events import new_id
-        from certloop.agentrl.trajectory.bridge import Provenance
 
-        traj_id = new_id()
-        told = episode_of(document)
+        traj_id, told = episode_id(document), episode_of(document)
+        terms = self._terms
         return record_result(
             self._store,
-            provenance=Provenance(
-                self._terms.tenant,
-                self._terms.consent,
-                self._terms.purpose,
-                policy_version=document.release,
-                harness_version=__version__,
-                prompt_version=told.prompt_version,
-                type_version=document.type_version,
-            ),
+            provenance=_provenance(document, told, terms.tenant, terms.consent, terms.purpose),
             doc_type=document.doc_type,
             final=told.final,
             outcome=told.outcome,
             sampled=told.sampled,
             steps=document.steps,
             images=[png(pages[index]) for index in document.pages if index in pages],
-            actor=self._terms.actor,
+            actor=terms.actor,
             subjects=subjects_of(document, self._registry),
             signals=check_signals(document, traj_id),
+            created_at=read_at(document),
             traj_id=traj_id,
         )
+
+
+def trajectory_of(document: Document, *, tenant: str = "local", image_sha256: Sequence[str] = ()) -> Trajectory | None:
+    """The episode that read a document, as a trajectory; None where its steps are not there (a result read back from JSON).
+
+    It is built from what the episode left behind, without looking at the page again. ``image_sha256`` are the pages' blobs where
+    somebody stored them. Consent is none until somebody says otherwise.
+    """
+    from certloop.agentrl.trajectory import Consent
+    from certloop.agentrl.trajectory.bridge import trajectory_from_steps
+
+    at = read_at(document)
+    if at is None:
+        return None
+    told = episode_of(document)
+    return trajectory_from_steps(
+        document.steps,
+        provenance=_provenance(document, told, tenant, Consent.NONE, ""),
+        traj_id=document.trajectory_id or episode_id(document),
+        doc_type=document.doc_type,
+        created_at=at.isoformat(timespec="microseconds"),
+        final=told.final,
+        image_sha256=image_sha256,
+        outcome=told.outcome,
+        sampled=told.sampled,
+    )
+
+
+def read_at(document: Document) -> datetime | None:
+    """When the episode began."""
+    at = document.steps[0].get("at") if document.steps else None
+    return None if at is None else datetime.fromisoformat(at)
+
+
+def episode_id(document: Document) -> str:
+    """The id of the episode that read a document: the same whenever it is asked for, sorted by time like every id of the store;
+    no value goes into it."""
+    at = read_at(document)
+    if at is None:
+        from certloop.agentrl.store.events import new_id
+
+        return new_id()
+    told: list[Any] = [document.doc_type, document.pages, document.box, sorted(document.quality.items())]
+    told.append([step.get("latency_ms") for step in document.steps])
+    return f"{round(at.timestamp() * 1e6) * 1000:016x}{hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]}"
+
+
+def _provenance(document: Document, told: Episode, tenant: str, consent: Consent, purpose: str) -> Provenance:
+    from certloop.agentrl.trajectory.bridge import Provenance
+
+    return Provenance(
+        tenant,
+        consent,
+        purpose,
+        policy_version=document.release,
+        harness_version=__version__,
+        prompt_version=told.prompt_version,
+        type_version=document.type_version,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +158,8 @@ def episode_of(document: Document) -> Episode:
     from certloop.agentrl.trajectory import Outcome, Role, Sampled, Sampling, Turn, build_tokens
 
     if not document.generations:
-        return Episode(answer_of(document))
+        seen = not document.steps or any(step["ok"] for step in document.steps)
+        return Episode(answer_of(document)) if seen else Episode(None, Outcome.REFUSED)
     written = document.generations
     last = written[-1]
     outcome = next((Outcome(g.outcome) for g in written if g.outcome != Outcome.CLEAN), Outcome.CLEAN)

@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from certloop.validators.outcome import Verdict
+
+if TYPE_CHECKING:
+    from certloop.agentrl.trajectory import Trajectory
 
 Polygon = tuple[tuple[float, float], ...]
 
@@ -150,6 +153,16 @@ class Document:
     missing: tuple[str, ...] = ()
     steps: tuple[Mapping[str, Any], ...] = field(default=(), compare=False)
     generations: tuple[Generation, ...] = ()
+
+    @property
+    def trajectory(self) -> Trajectory | None:
+        """The episode that read this document (``agentrl``), built when asked for; None for a result read back from JSON.
+
+        ``trajectory_id`` is set once it is in a store.
+        """
+        from certloop.extract.recording import trajectory_of
+
+        return trajectory_of(self)
 
     def to_json(self) -> dict[str, Any]:
         return {

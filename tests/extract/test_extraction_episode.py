@@ -33,6 +33,7 @@ from certloop.extract.episode import DocumentReading, episode_limits, open_page,
 from certloop.extract.ingest import Decoder, IngestLimits, Page, ingest
 from certloop.extract.recording import answer_of
 from certloop.extract.result import Document
+from certloop.extract.stored import document_from_json
 from certloop.templates import Registry, load_types
 from tests.agentrl.desk import Clerk, parts_task
 
@@ -229,6 +230,25 @@ def test_what_breaks_by_itself_is_raised_and_not_called_an_outcome(page: Page, l
 def test_the_answer_of_the_episode_is_the_one_that_is_recorded(read: Read) -> None:
     reading, document = read()
     assert json.loads(reading.answer or "") == answer_of(document)
+
+
+def test_a_document_brings_its_trajectory_with_it(read: Read) -> None:
+    reading, document = read()
+    trajectory = document.trajectory
+    assert trajectory is not None
+    assert trajectory == document.trajectory  # the same whenever it is asked for
+    assert trajectory.outcome is Outcome.CLEAN
+    assert trajectory.path == tuple(step.tool for step in reading.steps)
+    assert json.loads(trajectory.final_json or "") == answer_of(document)
+    assert [s.tool_result.payload for s in trajectory.steps if s.tool_result] == [s.result for s in reading.steps]
+    assert (trajectory.tenant_id, trajectory.consent, trajectory.doc_type) == ("local", "none", "food_operation_permit")
+    another = read()[1].trajectory
+    assert another is not None
+    assert another.traj_id != trajectory.traj_id  # another reading
+    assert document_from_json(document.to_json()).trajectory is None
+    refused = read(random_faults({Fault.TIMEOUT: 1.0}, 1))[1].trajectory
+    assert refused is not None
+    assert (refused.outcome, refused.final_json) == (Outcome.REFUSED, None)
 
 
 def test_every_look_that_a_golden_path_calls_zoom_and_ocr_is_right() -> None:

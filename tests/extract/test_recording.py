@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,9 @@ from certloop.agentrl.store import Store, StoreBusyError
 from certloop.agentrl.trajectory import Consent
 from certloop.cli import app
 from certloop.extract import batch
+from certloop.extract.ingest import Decoder, IngestLimits
+from certloop.extract.recording import Recorder, Terms, answer_of, subjects_of
 from certloop.extract.result import Document, FieldResult, FieldStatus, FileStatus, Result
-from certloop.extract.recording import answer_of, subjects_of
 from certloop.templates import load_types
 from certloop.validators import validate
 
@@ -41,6 +43,7 @@ DOCUMENT = Document(
     type_version="1",
     steps=({"thought": "read the page", "tool": "ocr", "args": {}, "ok": True, "result": {"lines": 4}},),
 )
+AT = "2026-03-01T08:00:00.000001+00:00"
 
 
 @pytest.fixture
@@ -92,6 +95,19 @@ def test_a_document_leaves_pages_steps_answer_and_failed_checks(scans: Path, url
     [signal] = stored.signals
     assert (signal.field, str(signal.reason), signal.value) == ("统一社会信用代码", "hard_fail", -1.0)
     assert BAD_CODE not in (signal.hint or "")
+
+
+def test_one_reading_is_on_record_once_under_the_id_of_its_episode(scans: Path, url: str) -> None:
+    document = replace(DOCUMENT, steps=(DOCUMENT.steps[0] | {"at": AT},))
+    result = Result("a.png", FileStatus.OK, (document,))
+    assert document.trajectory is not None
+    with Store.open(url) as store, Decoder() as decoder:
+        terms = Terms("default", Consent.NONE, "", "test")
+        recorder = Recorder(store, terms, load_types(), IngestLimits(), decoder)
+        first, again = (recorder.record(scans / "a.png", result).documents[0] for _ in range(2))
+        assert first.trajectory_id == again.trajectory_id == document.trajectory.traj_id
+        [stored] = store.for_tenant("default").trajectories()
+        assert stored.trajectory.created_at == AT
 
 
 def test_nothing_is_used_for_training_unless_somebody_consents(scans: Path, url: str) -> None:
