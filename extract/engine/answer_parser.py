@@ -22,7 +22,6 @@ MAX_BROKEN = 64  # malformed openings tried before giving up, so that no text co
 
 _START = re.compile(r'\{\s*["}]')
 _SPACE = re.compile(r"\s*")
-_THINK = re.compile(r"<think>(.*?)</think>", re.DOTALL)
 _FENCE = re.compile(r"```\w*\s*\Z")
 _LITERAL = re.compile(r"null|true|false|-?Infinity|NaN|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _CONTROL = re.compile(r"[\x00-\x1f]")
@@ -190,7 +189,7 @@ def _text(value: Any, marks: set[Mark]) -> str | None:
 
 def _plain(text: str) -> str:
     """The reasoning without its think marks."""
-    return _SURROGATE.sub("\ufffd", _THINK.sub(r"\1", text).replace("<think>", "").replace("</think>", "")).strip()
+    return _SURROGATE.sub("\ufffd", text.replace("<think>", "").replace("</think>", "")).strip()
 
 
 def _objects(text: str, begin: int) -> Iterator[_Object]:
@@ -304,4 +303,6 @@ def _value(text: str, at: int, found: _Object) -> tuple[Any, int]:
         return _NotFinite(), literal.end()
     if literal.end() == len(text) and written not in ("true", "false"):
         raise _Stop(len(text))  # the number may have gone on
+    if re.match(r"-?0\d", written):
+        found.marks.add(Mark.LENIENT)
     return _Written(written), literal.end()

@@ -41,9 +41,10 @@ def prompt_ids(processor: Any, prompt: str, images: Sequence[Image]) -> list[int
 
 
 def view_of(processor: Any, max_pixels: int = 0) -> View:
-    """The bounds within which this processor leaves a page as it is; ``max_pixels`` narrows them further (0: no narrower)."""
+    """The bounds within which this processor leaves a page as it is; ``max_pixels`` narrows them further (0: no narrower).
+    Growing a small page must not take it over the upper bound, so the lower one is at most a quarter of it."""
     images = processor.image_processor
     least, most = int(images.size["shortest_edge"]), int(images.size["longest_edge"])
     factor = int(images.patch_size) * int(images.merge_size)
     most = min(most, max_pixels) if max_pixels else most
-    return View(max(factor**2, min(least, most)), most, factor)
+    return View(max(factor**2, min(least, most // 4)), most, factor)

@@ -40,7 +40,7 @@ class View:
         """The (height, width) at which a page is shown (Qwen's ``smart_resize``). Raises ViewError for a strip."""
         if max(height, width) > MAX_ASPECT * min(height, width):
             raise ViewError(f"a page of {width} x {height} pixels is a strip: its sides may differ {MAX_ASPECT} times at most")
-        rows, columns = (max(1, round(side / self.factor)) for side in (height, width))
+        rows, columns = (round(side / self.factor) for side in (height, width))
         if rows * columns * self.factor**2 > self.max_pixels:
             shrink = math.sqrt(height * width / self.max_pixels)
             rows, columns = (max(1, math.floor(side / shrink / self.factor)) for side in (height, width))
@@ -67,7 +67,7 @@ def page_view(image: Image, view: View, *, quarter_turns: int = 0) -> Image:
     if (height, width) == turned.shape[:2]:
         return turned
     picture = Pictures.fromarray(turned).resize((width, height), Pictures.Resampling.BICUBIC)
-    return np.asarray(picture, np.uint8)
+    return np.array(picture, np.uint8)
 
 
 def png_bytes(image: Image) -> bytes:
