@@ -75,6 +75,9 @@ class Settings(BaseSettings):
     hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="Host names that the service answers to, separated by commas; empty: any, in demo mode loopback names"
     )
+    proxies: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), description="addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed, by commas"
+    )
     metrics_open: bool = Field(False, description="/metrics answers anybody, with the totals of all tenants")
     webhook_private: bool = Field(False, description="webhooks may go to private and loopback addresses, and over http")
     telemetry: bool = Field(False, description="send traces with OpenTelemetry (package extra `telemetry`; its own variables)")
@@ -84,7 +87,7 @@ class Settings(BaseSettings):
     def _split_path(cls, value: Any) -> Any:
         return tuple(part for part in value.split(os.pathsep) if part) if isinstance(value, str) else value
 
-    @field_validator("hosts", mode="before")
+    @field_validator("hosts", "proxies", mode="before")
     @classmethod
     def _split_hosts(cls, value: Any) -> Any:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
@@ -162,6 +165,7 @@ class Settings(BaseSettings):
             ),
             edge=EdgeConfig(
                 hosts=self.hosts,
+                proxies=self.proxies,
                 metrics_open=self.metrics_open,
                 webhook_private=self.webhook_private,
                 telemetry=self.telemetry,

@@ -52,11 +52,13 @@ class JobConfig:
 @dataclass(frozen=True, slots=True)
 class EdgeConfig:
     """What faces the network. ``hosts``: the Host names that are answered (empty: any; demo mode: loopback names only);
+    ``proxies``: addresses whose X-Forwarded-For and -Proto are believed;
     ``metrics_open``: /metrics answers anybody, with the totals of all tenants, instead of a key, with those of its tenant;
     ``webhook_private``: webhooks may go to private and loopback addresses and over http; ``telemetry``: send traces with
     OpenTelemetry, whose own variables say where to."""
 
     hosts: tuple[str, ...] = ()
+    proxies: tuple[str, ...] = ()
     metrics_open: bool = False
     webhook_private: bool = False
     telemetry: bool = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import threading
+from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -32,6 +33,7 @@ def run_api(config: ServeConfig, *, host: str, port: int, work: bool = True, ope
     from certloop.serve.api.app import create_app
     from certloop.serve.jobs.start import start_accepting
     from certloop.serve.ops.logs import set_up
+    from certloop.serve.ops.reload import reloading
 
     if config.demo and host not in LOOPBACK:
         raise DemoError("demo mode has no keys: it serves loopback addresses only")
@@ -43,16 +45,18 @@ def run_api(config: ServeConfig, *, host: str, port: int, work: bool = True, ope
         else:
             start_accepting(service)
         app = create_app(service)
-        stack.enter_context(_background(service))
+        stack.enter_context(_background(service, lambda: app.state.door.flush(service)))
+        stack.enter_context(reloading(service))
 
         class Server(uvicorn.Server):
             def handle_exit(self, sig: int, frame: FrameType | None) -> None:
                 service.ending = True  # streams end by themselves
                 super().handle_exit(sig, frame)
 
+        proxies = list(config.edge.proxies)
         options = uvicorn.Config(
-            app, host=host, port=port, log_config=None, access_log=False, server_header=False, proxy_headers=False,
-            timeout_graceful_shutdown=GRACE_S,
+            app, host=host, port=port, log_config=None, access_log=False, server_header=False,
+            proxy_headers=bool(proxies), forwarded_allow_ips=proxies, timeout_graceful_shutdown=GRACE_S,
         )  # fmt: skip
         # uvicorn gives the signal on to whoever had it before, once it has ended: that must not end us before the drain.
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -65,6 +69,7 @@ def run_api(config: ServeConfig, *, host: str, port: int, work: bool = True, ope
 def run_worker(config: ServeConfig, open_reader: OpenPageReader | None = None) -> None:
     """Read documents until SIGTERM or Ctrl-C, then drain."""
     from certloop.serve.ops.logs import set_up
+    from certloop.serve.ops.reload import reloading
 
     set_up()
     ended = threading.Event()
@@ -72,7 +77,7 @@ def run_worker(config: ServeConfig, open_reader: OpenPageReader | None = None) -
         signal.signal(number, lambda _number, _frame: ended.set())
     with Service.open(config) as service:
         _start_working(service, open_reader)
-        with _background(service):
+        with _background(service), reloading(service):
             _log.info("working")
             ended.wait()
             _log.info("draining")
@@ -85,8 +90,8 @@ def _start_working(service: Service, open_reader: OpenPageReader | None) -> None
     start_working(service, open_reader or open_page_reader)
 
 
-def _background(service: Service) -> AbstractContextManager[object]:
+def _background(service: Service, *chores: Callable[[], None]) -> AbstractContextManager[object]:
     from certloop.serve.ops.background import Background
     from certloop.serve.work.chores import Chores
 
-    return Background(service, *Chores(service).all())
+    return Background(service, *chores, *Chores(service).all())

@@ -27,10 +27,8 @@ def create_app(service: Service) -> FastAPI:
     """The ASGI application; ``app.state.service`` is the service."""
     from fastapi import FastAPI
 
-    from certloop.serve.api.security import lifespan
-
     # The usual pages of documentation load scripts from other people's servers; /openapi.json is served.
-    app = FastAPI(title="certloop", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
+    app = FastAPI(title="certloop", version=__version__, docs_url=None, redoc_url=None)
     app.state.service = service
     for name in ROUTERS:
         if importlib.util.find_spec(f"certloop.serve.api.{name}") is not None:

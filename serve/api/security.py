@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import ipaddress
 import threading
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
-from anyio import to_thread
 from fastapi import Depends, Request
 from fastapi.security import APIKeyCookie, HTTPAuthorizationCredentials, HTTPBearer
 
@@ -192,21 +189,6 @@ def is_loopback(host: str) -> bool:
 
 def _address(request: Request) -> str:
     return request.client.host if request.client else ""
-
-
-@asynccontextmanager
-async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    """What runs as long as the application does: deliveries, and the writing down of what the door remembers."""
-    from certloop.serve.ops.background import Background
-
-    service: Service = app.state.service
-    door: Door = app.state.door
-    background = Background(service, lambda: door.flush(service))
-    await to_thread.run_sync(background.__enter__)
-    try:
-        yield
-    finally:
-        await to_thread.run_sync(background.__exit__, None, None, None)
 
 
 def install(app: FastAPI) -> None:

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import logging
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from certloop.agentrl.errors import CertloopError
 from certloop.serve.people.place import audit
 from certloop.serve.people.roles import Permission
 from certloop.templates import reload_types
@@ -33,3 +38,20 @@ def reload(service: Service, actor: Actor | None = None) -> int:
             audit(connection, actor, "service.reload", types=len(registry.types))
     _log.info("reloaded", extra={"facts": {"types": len(registry.types)}})
     return len(registry.types)
+
+
+@contextmanager
+def reloading(service: Service) -> Iterator[None]:
+    """SIGHUP reloads as long as the block runs. To be entered in the main thread."""
+
+    def go() -> None:
+        try:
+            reload(service)
+        except CertloopError as error:
+            _log.error("not reloaded", exc_info=error)
+
+    before = signal.signal(signal.SIGHUP, lambda _number, _frame: threading.Thread(target=go, name="reload").start())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
