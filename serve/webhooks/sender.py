@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -32,8 +33,12 @@ class Sender:
     At least once: a process that dies between sending and noting sends again after the lease, with the same id.
     """
 
-    def __init__(self, service: Service, *, every_s: float = 1.0, lookup: Resolve | None = None) -> None:
+    def __init__(
+        self, service: Service, *, every_s: float = 1.0, lookup: Resolve | None = None, tls: ssl.SSLContext | None = None
+    ) -> None:
+        """``lookup`` and ``tls`` (what certificates are compared with) stand in for the system's own in tests."""
         self._service, self._every_s, self._lookup = service, every_s, lookup
+        self._tls = tls
         self._stop = threading.Event()
         self._tenants = 0
         self._thread: threading.Thread | None = None
@@ -64,19 +69,23 @@ class Sender:
                 self._stop.wait(max(self._every_s, self._tenants * 0.01))
 
     async def _send_due(self) -> int:
-        count = 0
-        async with httpx.AsyncClient(timeout=TIMEOUT, trust_env=False, follow_redirects=False) as client:
-            tenants = await asyncio.to_thread(tenants_with_due, self._service)
-            self._tenants = len(tenants)
-            for tenant in tenants:
-                due = await asyncio.to_thread(claim, self._service, tenant, AT_ONCE)
+        tenants = await asyncio.to_thread(tenants_with_due, self._service)
+        self._tenants, count = len(tenants), 0
+        for tenant in tenants:
+            due = await asyncio.to_thread(claim, self._service, tenant, AT_ONCE)
+            if due:
                 count += len(due)
-                for outcome in await asyncio.gather(*(self._attempt(client, one) for one in due), return_exceptions=True):
-                    if isinstance(outcome, Exception):  # not noted: the lease runs out and it is sent again
-                        _log.warning("a delivery could not be noted", exc_info=outcome)
-                if self._stop.is_set():
-                    break
+                await self._attempts(due)
+            if self._stop.is_set():
+                break
         return count
+
+    async def _attempts(self, due: Sequence[Due]) -> None:
+        self._tls = self._tls or httpx.create_ssl_context()  # reading the authorities takes a while: once
+        async with httpx.AsyncClient(timeout=TIMEOUT, trust_env=False, follow_redirects=False, verify=self._tls) as client:
+            for outcome in await asyncio.gather(*(self._attempt(client, one) for one in due), return_exceptions=True):
+                if isinstance(outcome, Exception):  # not noted: the lease runs out and it is sent again
+                    _log.warning("a delivery could not be noted", exc_info=outcome)
 
     async def _attempt(self, client: httpx.AsyncClient, due: Due) -> None:
         status, retry_after = None, None
