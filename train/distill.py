@@ -6,6 +6,7 @@ its GOLDTrainer; neither has a cross-entropy term, which the two subclasses here
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,16 @@ from typing import Any
 import torch
 from trl import DistillationConfig, DistillationTrainer
 from trl.data_utils import apply_chat_template
-from trl.experimental.gold import GOLDConfig, GOLDTrainer
 from trl.trainer.utils import pad
 
 from certloop.train.checkpoints import SafeCheckpoints
 from certloop.train.config import DistillStage, RunConfig
 from certloop.train.rows import Row, to_dataset
 from certloop.train.trainer_args import common_args
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # it calls itself experimental; the version is pinned and tests hold what is used of it
+    from trl.experimental.gold import GOLDConfig, GOLDTrainer
 
 
 def distill_trainer(
@@ -52,6 +56,8 @@ def distill_trainer(
     else:
         mixed = GOLDConfig(**shared, lmbda=stage.on_policy, use_uld_loss=False, max_length=None, top_k=0)
         trainer = MixedTrainer(model=model, teacher_model=teacher, args=mixed, train_dataset=to_dataset(rows), **data)
+        # as DistillationTrainer does: a sampled image token would stand for an image that is not there
+        trainer.generation_config.suppress_tokens = [model.config.image_token_id]
     trainer.ce_weight = stage.ce_weight
     return trainer
 
@@ -96,7 +102,9 @@ class MixedTrainer(SafeCheckpoints, GOLDTrainer):  # type: ignore[misc]
         if self.ce_weight and labelled:
             vocabulary = outputs.logits.size(-1)
             ce = model.loss_function(logits=outputs.logits, labels=inputs["labels"], vocab_size=vocabulary)
-            loss = loss + self.ce_weight / max(1 - self.lmbda, 1e-6) * ce / self.args.gradient_accumulation_steps
+            # without a count of tokens the Trainer itself divides by the accumulation steps
+            share = 1 if num_items_in_batch is None else self.args.gradient_accumulation_steps
+            loss = loss + self.ce_weight / max(1 - self.lmbda, 1e-6) * ce / share
         return (loss, outputs) if return_outputs else loss
 
 

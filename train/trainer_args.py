@@ -27,7 +27,7 @@ def common_args(config: RunConfig, stage: Stage, folder: Path) -> dict[str, Any]
         "max_grad_norm": stage.max_grad_norm,
         "bf16": on_gpu,
         "use_cpu": not on_gpu,
-        "gradient_checkpointing": on_gpu and stage.gradient_checkpointing,
+        "activation_checkpointing": on_gpu and stage.gradient_checkpointing,
         "logging_steps": config.log_every,
         "logging_nan_inf_filter": False,
         "save_strategy": "steps",
