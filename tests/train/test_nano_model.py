@@ -85,10 +85,10 @@ def test_patches_places_and_loss_equal_the_models_own(nano: tuple[Any, Any]) -> 
         pixels, [user_text(g) for g in notes], [p.answer for p in pages], [p.chars for p in pages], [p.centres for p in pages]
     )
     length = batch.input_ids.shape[1]
+    kinds = (batch.input_ids == model.config.image_token_id).int()
     places, _ = model.model.get_rope_index(
-        batch.input_ids, mm_token_type_ids=(batch.input_ids == model.config.image_token_id).int(), image_grid_thw=batch.image_grid_thw,
-        attention_mask=batch.attention_mask,
-    )  # fmt: skip
+        batch.input_ids, mm_token_type_ids=kinds, image_grid_thw=batch.image_grid_thw, attention_mask=batch.attention_mask
+    )
     assert int(((places - batch.position_ids).abs() * batch.attention_mask).max()) == 0
     with torch.no_grad():
         fast, features = read_batch(model, FastVision(model), batch)

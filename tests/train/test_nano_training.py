@@ -30,7 +30,7 @@ def _log(folder: Path) -> list[dict[str, float]]:
 def test_a_few_steps_lower_the_loss_of_a_fresh_model(tmp_path: Path) -> None:
     recipe = replace(
         SHORT,
-        glyphs=replace(SHORT.glyphs, steps=60, batch=8),
+        glyphs=replace(SHORT.glyphs, steps=50, batch=8),
         strips=replace(SHORT.strips, steps=0),
         pages=replace(SHORT.pages, steps=30, adam=0.02),
         checks=Checks(every=10, pages=1, checkpoint_s=1e9, snapshots=1),
@@ -39,8 +39,8 @@ def test_a_few_steps_lower_the_loss_of_a_fresh_model(tmp_path: Path) -> None:
     rows = _log(tmp_path)
     glyphs = [row["loss"] for row in rows if row["stage"] == "glyphs"]
     pages = [row["loss"] for row in rows if row["stage"] == "pages"]
-    assert glyphs[-1] < glyphs[0] - 0.5
-    assert pages[-1] < pages[0] - 0.5
+    assert glyphs == sorted(glyphs, reverse=True) and glyphs[-1] < glyphs[0] - 0.1
+    assert pages == sorted(pages, reverse=True) and pages[-1] < pages[0] - 1.0
     assert load_nano(tmp_path / "final")[0].config.model_type == "qwen3_vl"
 
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from certloop.train.nano.prompt import messages_of, user_text
 
 __all__ = [
-    "EARLY", "TEACHER", "NanoConfig", "NanoPage", "answer_text", "build_nano", "load_nano", "messages_of", "nano_folder", "nano_pages",
-    "save_nano", "user_text",
+    "EARLY", "TEACHER", "NanoConfig", "NanoPage", "answer_text", "build_nano", "load_nano", "messages_of", "nano_folder",
+    "nano_pages", "save_nano", "user_text",
 ]  # fmt: skip
 
 _PAGE, _PROMPT = {"NanoPage", "answer_text", "nano_pages"}, {"messages_of", "user_text"}

@@ -56,7 +56,7 @@ CLASSES = len(_CLASS) + 1
 
 @dataclass(frozen=True, slots=True)
 class PageBatch:
-    """Tensors of one step: ids (B, T) padded on the right, the mask of real tokens, the mask of answer tokens, pixels, grid, positions."""
+    """Tensors of one step: ids (B, T) padded on the right, masks of real and of answer tokens, pixels, grid, places."""
 
     input_ids: torch.Tensor
     attention_mask: torch.Tensor
@@ -76,7 +76,9 @@ class Collator:
 
     def ids(self, user: str, answer: str, cells: int) -> tuple[list[int], int]:
         """Token ids of the conversation, ending with the answer's end mark, and how many of them are the answer's."""
-        turn = f"<|im_start|>user\n<|vision_start|>{'<|image_pad|>' * cells}<|vision_end|>{user}<|im_end|>\n<|im_start|>assistant\n"
+        turn = (
+            f"<|im_start|>user\n<|vision_start|>{'<|image_pad|>' * cells}<|vision_end|>{user}<|im_end|>\n<|im_start|>assistant\n"
+        )
         prompt = self._tokenizer(turn, add_special_tokens=False)["input_ids"]
         written = self._tokenizer(f"{answer}<|im_end|>", add_special_tokens=False)["input_ids"]
         return prompt + written, len(written)
@@ -114,7 +116,7 @@ class Collator:
         )
 
     def _position_ids(self, grid: tuple[int, int], size: int, longest: int) -> torch.Tensor:
-        """(3, B, T): every prompt has its one image at the same place, so one row serves all (a test compares with the model's own)."""
+        """(3, B, T): every prompt has its one image at the same place, so one row serves all (a test compares)."""
         import torch
 
         if (known := self._positions.get(grid)) is None or known.shape[1] < longest:

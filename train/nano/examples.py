@@ -26,7 +26,7 @@ class Example:
 
 
 def draw_example(seed: int, index: int, *, strip: bool = False) -> Example:
-    """Example number ``index``: a page of a seen form, or a short one (``strip``) with one to three of the fields and no guidance."""
+    """Example number ``index``: a page of a seen form, or a short one (``strip``) with one or two fields and no guidance."""
     ids = form_ids("seen")
     rng = rng_for(seed, "example", index)
     if strip:

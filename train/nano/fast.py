@@ -1,7 +1,7 @@
 """The same weights, run faster while training from scratch: pages of one size in one batch, patches embedded by a matrix product.
 
-transformers runs the vision tower image by image and embeds patches by a three-dimensional convolution, both slow on a CPU. Results are the
-same up to rounding (a test compares with the model's own forward); nothing but training from scratch uses this module.
+transformers runs the vision tower image by image and embeds patches by a three-dimensional convolution, both slow on a CPU.
+Results are the same up to rounding (a test compares with the model's own forward); only training from scratch uses this module.
 """
 
 from __future__ import annotations
@@ -45,8 +45,10 @@ class FastVision:
         batch, length, width = hidden.shape
         query, key, value = attention.qkv(hidden).view(batch, length, 3, attention.num_heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
         query, key = _turn(query, cos, sin), _turn(key, cos, sin)
-        scores = torch.softmax((query * attention.scaling) @ key.transpose(-1, -2), dim=-1)
-        out = (scores.to(value.dtype) @ value).transpose(1, 2).reshape(batch, length, width)
+        scores = (query * attention.scaling) @ key.transpose(-1, -2)
+        with torch.autocast("cpu", enabled=False):  # autocast would go through float32, four times the memory traffic
+            chances = torch.softmax(scores, dim=-1)
+        out = (chances.to(value.dtype) @ value).transpose(1, 2).reshape(batch, length, width)
         return torch.as_tensor(attention.proj(out))
 
     def _place(self, grid: tuple[int, int]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -72,13 +74,17 @@ class FastVision:
         return self._places[grid]
 
 
-def read_batch(model: Qwen3VLForConditionalGeneration, vision: FastVision, batch: PageBatch) -> tuple[torch.Tensor, torch.Tensor]:
-    """Mean cross-entropy of the answers' tokens, and the pages' merged vision features."""
+def read_batch(
+    model: Qwen3VLForConditionalGeneration, vision: FastVision, batch: PageBatch, *, frozen: bool = False
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Mean cross-entropy of the answers' tokens, and the pages' merged vision features (without a gradient when ``frozen``)."""
+    import torch
     from torch.nn.functional import cross_entropy
 
     inner: Any = model.model
     grid = (int(batch.image_grid_thw[0, 1]), int(batch.image_grid_thw[0, 2]))
-    features = vision(batch.pixel_values, grid)
+    with torch.set_grad_enabled(not frozen):
+        features = vision(batch.pixel_values, grid)
     embeds = inner.get_input_embeddings()(batch.input_ids)
     places = (batch.input_ids == model.config.image_token_id)[..., None]
     embeds = embeds.masked_scatter(places, features.to(embeds.dtype))

@@ -117,8 +117,8 @@ def place(form: Form, values: dict[str, str], rng: Random, *, height_px: int = H
             if number:
                 x = max(x + 14, WIDTH_PX * 0.5 + rng.uniform(-4, 8))
             label = rng.choice(form.labels[name])
-            gap = (size * 4 - size * len(label)) / (len(label) - 1) if spread and 1 < len(label) < 4 else 0.0
-            x = _write(out, label, x, y, role, size, gap)
+            wide = (size * 4 - size * len(label)) / (len(label) - 1) if spread and 1 < len(label) < 4 else 0.0
+            x = _write(out, label, x, y, role, size, wide)
             out.printed[name] = label
             x = _write(out, colon, x, y, role, size) if colon else x + rng.uniform(7, 13)
             if name in form.under:

@@ -1,13 +1,13 @@
 """The first stage: the vision tower alone learns which glyph stands where, from strips of glyphs whose places the renderer knows.
 
-Plain language-model loss does not teach a small tower to see (FACTS: 10 % of glyphs); this does, in minutes. The head that names glyphs is
-thrown away afterwards, except that it goes on as a second loss while pages are read.
+Plain language-model loss does not teach a small tower to see (it stays near 10 % of glyphs); this does, in minutes. The head that
+names glyphs goes on as a second loss while pages are read, and is thrown away afterwards.
 """
 
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ WIDTH_PX, HEIGHT_PX = 6 * CELL_PX, 3 * CELL_PX
 
 def build_glyph_head(hidden: int) -> torch.nn.Module:
     """Merged vision tokens (N, hidden) to class scores (N, SLOTS, CLASSES)."""
+    import torch
     from torch import nn
 
     class GlyphHead(nn.Module):
@@ -38,12 +39,13 @@ def build_glyph_head(hidden: int) -> torch.nn.Module:
 
         def forward(self, features_NH: torch.Tensor) -> torch.Tensor:
             inner = self.slots(features_NH).view(-1, SLOTS, 96)
-            return self.head_out(nn.functional.gelu(inner))
+            return torch.as_tensor(self.head_out(nn.functional.gelu(inner)))
 
-    return GlyphHead()
+    head: torch.nn.Module = GlyphHead()
+    return head
 
 
-def glyph_loss(head: torch.nn.Module, features_NH: torch.Tensor, slots_NS: torch.Tensor, rng: torch.Generator) -> tuple[torch.Tensor, float]:
+def glyph_loss(head: Any, features_NH: torch.Tensor, slots_NS: torch.Tensor, rng: torch.Generator) -> tuple[torch.Tensor, float]:
     """Cross-entropy over slots with a glyph and a tenth as many empty ones; and the share of glyphs named right."""
     import torch
     from torch.nn.functional import cross_entropy

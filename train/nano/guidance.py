@@ -1,7 +1,7 @@
-"""Guidance of nano's training pages: half useful, 15 % irrelevant, the rest none, so that the model learns to use context and to doubt it.
+"""Guidance of nano's training pages: half useful, 15 % irrelevant, the rest none. A model must learn to use and to doubt.
 
-A hint is one line, ``住所：...``, in one of a few wordings. A useful one says what is printed, an irrelevant one a value of another licence
-or one that differs by a character or two: there the page is right, always.
+A hint is one line, ``住所：...``, in one of a few wordings. A useful one says what is printed, an irrelevant one a value of
+another licence or one that differs by a character: there the page is right, always.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ def draw_guidance(rng: Random, fields: Mapping[str, str]) -> tuple[HintKind, tup
     kind = HintKind.RIGHT if draw < USEFUL else rng.choice((HintKind.WRONG, HintKind.WRONG, HintKind.NEAR))
     count = 1 if rng.random() < 0.7 else 2
     labels = tuple(rng.sample(sorted(fields), min(count, len(fields))))
-    return kind, tuple(hint(rng, kind, label, fields[label]) for label in labels), labels
+    return kind, tuple(hint(rng, kind, label, fields[label])[0] for label in labels), labels
 
 
-def hint(rng: Random, kind: HintKind, label: str, value: str) -> str:
-    """One line about ``label`` whose printed value is ``value``: right, another licence's value, or nearly right."""
+def hint(rng: Random, kind: HintKind, label: str, value: str) -> tuple[str, str]:
+    """One line about ``label`` whose printed value is ``value``, and the value it claims (right, another's, nearly right)."""
     if kind is HintKind.WRONG:
         value = _other_value(rng, label, value)
     elif kind is HintKind.NEAR:
         value = _nearly(rng, value)
-    return rng.choice(WORDINGS).format(label=label, value=value)
+    return rng.choice(WORDINGS).format(label=label, value=value), value
 
 
 def _other_value(rng: Random, label: str, value: str) -> str:
@@ -55,5 +55,7 @@ def _other_value(rng: Random, label: str, value: str) -> str:
 def _nearly(rng: Random, value: str) -> str:
     """``value`` with one character replaced by another of its kind."""
     at = rng.randrange(len(value))
-    same = [c for c in page_glyphs() if c.isascii() == value[at].isascii() and c.isdigit() == value[at].isdigit() and c != value[at]]
+    same = [
+        c for c in page_glyphs() if c.isascii() == value[at].isascii() and c.isdigit() == value[at].isdigit() and c != value[at]
+    ]
     return value[:at] + rng.choice(same) + value[at + 1 :]

@@ -24,9 +24,9 @@ class NanoConfig:
     hidden: int = 160
     layers: int = 3
     heads: int = 5
-    intermediate: int = 448
+    intermediate: int = 400
     vision_hidden: int = 160
-    vision_depth: int = 3
+    vision_depth: int = 2
     vision_heads: int = 5
     vision_intermediate: int = 480
     seed: int = 0
@@ -35,7 +35,8 @@ class NanoConfig:
     def tiny(cls, seed: int = 0) -> NanoConfig:
         """A model too small to read, for tests of the machinery: about 0.2 million parameters."""
         return cls(
-            hidden=32, layers=2, heads=2, intermediate=64, vision_hidden=32, vision_depth=1, vision_heads=2, vision_intermediate=64, seed=seed
+            hidden=32, layers=2, heads=2, intermediate=64, vision_hidden=32, vision_depth=1, vision_heads=2,
+            vision_intermediate=64, seed=seed,
         )  # fmt: skip
 
 
@@ -143,7 +144,7 @@ def load_nano(which: str | Path = TEACHER) -> tuple[Qwen3VLForConditionalGenerat
 
 
 def nano_folder(which: str | Path = TEACHER) -> Path:
-    """The folder of the committed ``teacher`` or ``early`` weights, or the given one. Raises ModelLoadError when it is missing."""
+    """The folder of the committed ``teacher`` or ``early`` weights, or the given one. Raises ModelLoadError without one."""
     folder = WEIGHTS / which if str(which) in (TEACHER, EARLY) else Path(which)
     if not (folder / "config.json").is_file():
         raise ModelLoadError(f"{folder} holds no config.json; train it with `python -m certloop.train.nano.train --out DIR`")

@@ -37,7 +37,7 @@ class Pair:
         import torch
 
         norm = torch.nn.utils.clip_grad_norm_(self._parameters, clip)
-        self._muon.step()
+        self._muon.step()  # type: ignore[no-untyped-call]
         self._adam.step()
         self._muon.zero_grad(set_to_none=True)
         self._adam.zero_grad(set_to_none=True)

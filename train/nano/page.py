@@ -1,7 +1,7 @@
 """Nano's pages: a light and fast renderer (about a millisecond a page) over the data engine's values, faces and seeds.
 
-A page is 384 x 256 pixels with glyphs of 20 to 22 pixels, tilted by at most a degree, a little blurred and noisy. Its answer is the
-printed values by canonical label, in the order of the document type; a field that is not printed is not in the answer.
+A page is 384 x 256 pixels with glyphs of 20 to 22 pixels, tilted by at most a degree, a little blurred and noisy. Its answer is
+the printed values by canonical label, in the order of the document type; a field that is not printed is not in the answer.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _OPTIONAL = ("type", "person", "date", "address")
 class NanoPage:
     """One page with its truth.
 
-    ``pixels`` uint8 (height, width, 3); ``fields`` canonical label to printed value in answer order; ``printed`` canonical label to the
-    label on the page; ``boxes`` canonical label to the value's (left, top, right, bottom) in pixels; ``centres`` float32 (glyphs, 2) x, y
-    of every glyph of ``chars``; ``worn`` the canonical label whose value is printed badly, if any.
+    ``pixels`` uint8 (height, width, 3); ``fields`` canonical label to printed value in answer order; ``printed`` canonical label
+    to the label on the page; ``boxes`` canonical label to the value's (left, top, right, bottom) in pixels; ``centres`` float32
+    (glyphs, 2) x, y of every glyph of ``chars``; ``worn`` the canonical label whose value is printed badly, if any.
     """
 
     pixels: NDArray[np.uint8]
@@ -68,8 +68,8 @@ def nano_pages(
 ) -> list[NanoPage]:
     """``n`` pages; page number i depends on ``seed`` and i only.
 
-    ``layouts`` is seen, unseen, all, or ids; ``worn`` the share of pages of which one value is blurred and faint; ``clean`` leaves
-    tilt, blur and noise out. Raises TrainConfigError for an unknown layout.
+    ``layouts`` is seen, unseen, all, or ids; ``worn`` the share of pages of which one value is blurred and faint; ``clean``
+    leaves tilt, blur and noise out. Raises TrainConfigError for an unknown layout.
     """
     return list(iter_pages(seed, n, layouts=layouts, worn=worn, start=start, clean=clean))
 
@@ -96,7 +96,8 @@ def draw_page(
 ) -> NanoPage:
     """Page number ``index`` of ``seed``, of one of the forms ``ids``.
 
-    ``keep`` limits the fields, for short pages of ``height_px``; ``wear`` names a canonical label whose value is printed badly if it is there.
+    ``keep`` limits the fields, for short pages of ``height_px``; ``wear`` names a canonical label whose value is printed badly
+    if it is there.
     """
     rng = values_rng(seed, "nano", index)
     form = forms()[rng.choice(list(ids))]
@@ -109,7 +110,9 @@ def draw_page(
     placed = place(form, values, rng, height_px=height_px)
     bad = rng.choice(list(values)) if rng.random() < worn else None
     bad = next((name for name in values if nano_type().fields[name].label == wear), None) if wear else bad
-    pixels, centres = _draw(placed, placed.values.get(bad) if bad else None, pixels_rng(seed, "nano", index), height_px, clean=clean)
+    pixels, centres = _draw(
+        placed, placed.values.get(bad) if bad else None, pixels_rng(seed, "nano", index), height_px, clean=clean
+    )
     specs = [spec for spec in nano_type().fields.values() if spec.id in values]
     return NanoPage(
         pixels=pixels,
@@ -160,14 +163,14 @@ def ink_of(glyphs: Sequence[Glyph], width: int, height: int) -> NDArray[np.uint8
 def light(
     ink: NDArray[np.uint8], centres: NDArray[np.float32], rng: np.random.Generator, *, clean: bool = False, strength: float = 1.0
 ) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
-    """A light treatment: tilt and scale, blur, paper and ink tints, noise, all times ``strength``. Returns pixels and moved centres."""
+    """A light treatment: tilt, scale, blur, tints, noise, all times ``strength``. Returns pixels and the moved centres."""
     import cv2
 
     height, width = ink.shape
     if clean:
         return np.repeat((255 - ink)[:, :, None], 3, axis=2), centres
     angle, scale = rng.uniform(-1.0, 1.0) * strength, 1 + rng.uniform(-0.012, 0.008) * strength
-    turn = cv2.getRotationMatrix2D((width / 2, height / 2), angle, scale)
+    turn = np.asarray(cv2.getRotationMatrix2D((width / 2, height / 2), angle, scale), np.float64)
     turn[:, 2] += rng.uniform(-1.5, 1.5, 2) * strength
     ink = np.asarray(cv2.warpAffine(ink, turn, (width, height), flags=cv2.INTER_LINEAR), np.uint8)
     moved = (centres @ turn[:, :2].T + turn[:, 2]).astype(np.float32)
@@ -191,7 +194,7 @@ def _pool() -> NDArray[np.float32]:
 
 
 def _grain(rng: np.random.Generator, height: int, width: int) -> NDArray[np.float32]:
-    """Unit noise, the same in all channels as a scanner's mostly is: a window of one fixed sheet, since drawing it costs more than the page."""
+    """Unit noise, the same in all channels as a scanner's mostly is: a window of one sheet, since drawing is slow."""
     top, left = int(rng.integers(_POOL_SIDE - height)), int(rng.integers(_POOL_SIDE - width))
     return _pool()[top : top + height, left : left + width]
 
@@ -203,7 +206,8 @@ def _wear(ink: NDArray[np.uint8], glyphs: Sequence[Glyph], rng: np.random.Genera
     x0, x1 = int(glyphs[0].x) - 3, int(glyphs[-1].x + glyphs[-1].width_px) + 3
     y0, y1 = int(glyphs[0].y) - 15, int(glyphs[0].y) + 15
     part = ink[max(y0, 0) : y1, max(x0, 0) : x1]
-    part[:] = np.asarray(cv2.GaussianBlur(part, (9, 9), rng.uniform(1.6, 2.6)), np.float32) * rng.uniform(0.5, 0.8)
+    blurred = np.asarray(cv2.GaussianBlur(part, (9, 9), rng.uniform(1.6, 2.6)), np.float32)
+    part[:] = (blurred * rng.uniform(0.5, 0.8)).astype(np.uint8)
 
 
 @lru_cache(maxsize=8192)

@@ -14,7 +14,11 @@ from certloop.train.nano.vocabulary import HERE
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One stage: steps, pages a step, and the base rates of Muon and AdamW; ``easy``, ``hold`` and ``glyph_weight`` where they apply."""
+    """One stage: steps, pages a step, the base rates of Muon and AdamW, and what applies to some stages only.
+
+    ``easy``, ``hold`` and ``frozen`` are shares of the steps: curriculum, full rate, vision left as it is; ``glyph_weight`` is
+    the weight of the glyph loss beside the answer's.
+    """
 
     steps: int
     batch: int
@@ -23,16 +27,19 @@ class Stage:
     easy: float = 0.0
     hold: float = 0.0
     glyph_weight: float = 0.0
+    frozen: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Checks:
-    """Evaluation on ``pages`` held-out pages every ``every`` steps; a checkpoint at least every ``checkpoint_s`` seconds."""
+    """Evaluation on ``pages`` held-out pages every ``every`` steps; a checkpoint at least every ``checkpoint_s`` seconds;
+    ``snapshots`` loadable folders along the page stage."""
 
     every: int = 250
     pages: int = 48
     seed: int = 900_001
     checkpoint_s: float = 120.0
+    snapshots: int = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +57,8 @@ def read_recipe(path: Path | None = None) -> Recipe:
     path = path or HERE / "recipe.toml"
     try:
         data: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-        stages = {name: Stage(**data.pop(name)) for name in ("glyphs", "strips", "pages")}
+        glyphs, strips, pages = (Stage(**data.pop(name)) for name in ("glyphs", "strips", "pages"))
         checks, model = Checks(**data.pop("checks", {})), NanoConfig(**data.pop("model", {}))
-        return Recipe(**data, **stages, checks=checks, model=model)
+        return Recipe(glyphs=glyphs, strips=strips, pages=pages, checks=checks, model=model, **data)
     except (OSError, tomllib.TOMLDecodeError, TypeError, KeyError) as error:
         raise TrainConfigError(f"{path.name} is no recipe of nano: {error}") from None

@@ -1,7 +1,8 @@
 """Nano's tokeniser and processor: one token a character, and one for each JSON key, separator and special mark.
 
-The processor is Qwen3-VL's own class with its image and video processors (patches of 16, merged 2 x 2, mean .9, deviation .3: pages are
-mostly white). The chat template is Qwen3-VL's, byte for byte, so that every trainer that knows it treats nano like its big relatives.
+The processor is Qwen3-VL's own class with its image and video processors (patches of 16, merged 2 x 2, mean .9, deviation .3:
+pages are mostly white). The chat template is Qwen3-VL's, byte for byte, so that every trainer that knows it treats nano like its
+big relatives.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ SPECIAL = (
     "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|vision_pad|>", "<|image_pad|>",
     "<|video_pad|>", "<|unk|>",
 )  # fmt: skip
+PADDING, END, UNKNOWN = "<|endoftext|>", "<|im_end|>", "<|unk|>"
 _MARKUP = (
-    "<guidance>", "</guidance>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<tools>", "</tools>", "<think>",
-    "</think>",
+    "<guidance>", "</guidance>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<tools>", "</tools>",
+    "<think>", "</think>",
 )  # fmt: skip
 _JSON = ('{"', '": "', '", "', '"}', '": null', ', "')
 _ROLES = ("system", "user", "assistant", "tool")
@@ -57,7 +59,7 @@ def build_tokenizer() -> PreTrainedTokenizerFast:
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
     tokens = vocabulary()
-    inner = Tokenizer(models.WordLevel({token: n for n, token in enumerate(tokens)}, unk_token="<|unk|>"))
+    inner = Tokenizer(models.WordLevel({token: n for n, token in enumerate(tokens)}, unk_token=UNKNOWN))
     long = sorted((t for t in tokens if len(t) > 1 and t not in SPECIAL), key=lambda t: (-len(t), t))
     pattern = "|".join(_escape(token) for token in long) + r"|[\s\S]"
     inner.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), behavior="isolated")
@@ -71,9 +73,9 @@ def _wrap(inner: object) -> PreTrainedTokenizerFast:
 
     return PreTrainedTokenizerFast(
         tokenizer_object=inner,
-        pad_token="<|endoftext|>",
-        eos_token="<|im_end|>",
-        unk_token="<|unk|>",
+        pad_token=PADDING,
+        eos_token=END,
+        unk_token=UNKNOWN,
         model_max_length=4096,
         padding_side="left",
         clean_up_tokenization_spaces=False,

@@ -1,26 +1,27 @@
 """Trains nano from scratch: glyphs, strips, pages. `python -m certloop.train.nano.train --out DIR [--recipe FILE]`.
 
-A run writes `log.jsonl` (a row a check, with CPU seconds), `snapshots/STEP` (loadable folders along the page stage), `final`, and
-`checkpoint.safetensors`, from which the same command goes on after a kill. One torch thread; bfloat16 products where the CPU has them.
+A run writes `log.jsonl` (a row a check, with CPU minutes), `snapshots/STEP` (loadable folders along the page stage), `final`, and
+`checkpoint.safetensors`, from which the same command goes on after a kill. One torch thread, bfloat16 products.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from certloop.train.errors import CheckpointError, LossError
 from certloop.train.nano.recipe import Recipe, Stage, read_recipe
 
 if TYPE_CHECKING:
     import torch
 
 CHECKPOINT = "checkpoint.safetensors"
-SNAPSHOTS = 20
 
 
 class Run:
@@ -37,6 +38,7 @@ class Run:
         self.out, self.recipe = out, recipe
         out.mkdir(parents=True, exist_ok=True)
         self.model, self.processor = build_nano(recipe.model)
+        self.model.model.language_model.set_attn_implementation("eager")  # faster than flash attention's backward pass on a CPU
         self.vision = FastVision(self.model)
         self.collator = Collator(self.model, self.processor)
         with torch.random.fork_rng(devices=[]):
@@ -78,15 +80,17 @@ class Run:
             pair.set_rate(_rate(step, stage))
             with torch.autocast("cpu", torch.bfloat16):
                 loss, right = loss_of(step)
+            losses.append(float(loss.detach()))
+            if not math.isfinite(losses[-1]):
+                raise LossError(f"the loss of {name} became {losses[-1]} at step {step}; lower the stage's rates")
             loss.backward()
             pair.step()
-            losses.append(float(loss.detach()))
             rights.append(right)
             finished = step + 1
             if finished % self.recipe.checks.every == 0 or finished == stage.steps:
                 self._log(name, finished, losses, rights)
                 losses, rights = [], []
-            if name == "pages" and finished % max(1, stage.steps // SNAPSHOTS) == 0:
+            if name == "pages" and finished % max(1, stage.steps // self.recipe.checks.snapshots) == 0:
                 self._snapshot(finished)
             if time.monotonic() - self._saved_at > self.recipe.checks.checkpoint_s or finished == stage.steps:
                 self._save(name, finished, pair.tensors(names))
@@ -94,8 +98,9 @@ class Run:
     def _glyph_step(self, step: int) -> tuple[torch.Tensor, float]:
         import torch
 
-        from certloop.train.nano.batch import PATCH_PX, patches, slot_targets
+        from certloop.train.nano.batch import patches, slot_targets
         from certloop.train.nano.glyphs import HEIGHT_PX, WIDTH_PX, glyph_loss, glyph_strips
+        from certloop.train.nano.tokenizer import PATCH_PX
         from certloop.train.nano.vocabulary import page_glyphs
 
         stage, every = self.recipe.glyphs, len(page_glyphs())
@@ -104,7 +109,9 @@ class Run:
             self.recipe.seed, step, stage.batch, classes=min(every, 40 + int(grown * every)), strength=0.2 + 0.8 * grown
         )
         features = self.vision(torch.from_numpy(patches(pixels)), (HEIGHT_PX // PATCH_PX, WIDTH_PX // PATCH_PX))
-        return glyph_loss(self.head, features, torch.from_numpy(slot_targets(chars, centres, HEIGHT_PX, WIDTH_PX)), self._dice(step))
+        return glyph_loss(
+            self.head, features, torch.from_numpy(slot_targets(chars, centres, HEIGHT_PX, WIDTH_PX)), self._dice(step)
+        )
 
     def _page_step(self, step: int, *, strip: bool) -> tuple[torch.Tensor, float]:
         from certloop.train.nano.examples import example_batch
@@ -113,11 +120,10 @@ class Run:
 
         stage = self.recipe.strips if strip else self.recipe.pages
         batch = example_batch(self.collator, self.recipe.seed + strip, step, stage.batch, strip=strip)
-        loss, features = read_batch(self.model, self.vision, batch)
-        if not self.recipe.pages.glyph_weight:
-            return loss, 0.0
+        frozen = step < stage.frozen * stage.steps
+        loss, features = read_batch(self.model, self.vision, batch, frozen=frozen)
         seen, right = glyph_loss(self.head, features, batch.slots, self._dice(step))
-        return loss + self.recipe.pages.glyph_weight * seen, right
+        return (loss if frozen else loss + stage.glyph_weight * seen), right
 
     def _trained(self, name: str) -> Iterator[tuple[str, torch.nn.Parameter]]:
         whole: Any = self.model.model.visual if name == "glyphs" else self.model
@@ -146,19 +152,18 @@ class Run:
         print(line, file=sys.stderr, flush=True)  # noqa: T201
 
     def _check(self) -> dict[str, Any]:
-        from certloop.train.nano.evaluate import exact_by_label, read_pages, score
+        from certloop.train.nano.evaluate import read_pages, score_pages
         from certloop.train.nano.page import nano_pages
 
         pages = nano_pages(self.recipe.checks.seed, self.recipe.checks.pages)
         self.model.eval()
-        rewards = score(pages, read_pages(self.model, self.processor, pages))
+        found = score_pages(pages, read_pages(self.model, self.processor, pages))
         self.model.train()
-        exact = {label: sum(hits) / len(hits) for label, hits in exact_by_label(pages, rewards).items()}
         return {
-            "f1": round(sum(r.f1 for r in rewards) / len(rewards), 4),
-            "exact": round(sum(exact.values()) / len(exact), 4),
-            "json": round(sum(r.strict for r in rewards) / len(rewards), 4),
-            "fields": {label: round(rate, 3) for label, rate in exact.items()},
+            "strict_f1": round(found.strict.mean, 4),
+            "soft_f1": round(found.soft.mean, 4),
+            "json": round(found.valid, 4),
+            "exact": {label: round(rate, 3) for label, rate in found.exact.items()},
         }
 
     def _snapshot(self, step: int) -> None:
@@ -172,6 +177,7 @@ class Run:
 
     def _save(self, name: str, step: int, state: dict[str, torch.Tensor]) -> None:
         """Replace the checkpoint in one move: a kill leaves the old one or the new one."""
+        from safetensors import SafetensorError
         from safetensors.torch import save_file
 
         self._count()
@@ -179,8 +185,11 @@ class Run:
         tensors |= {f"weight.{key}": value.detach().clone().contiguous() for key, value in self._weights().items()}
         done = {"stage": name, "step": step, "cpu_s": round(self.cpu_s, 1)}
         partial = self.out / (CHECKPOINT + ".partial")
-        save_file(tensors, partial, metadata={"done": json.dumps(done)})
-        partial.replace(self.out / CHECKPOINT)
+        try:
+            save_file(tensors, partial, metadata={"done": json.dumps(done)})
+            partial.replace(self.out / CHECKPOINT)
+        except (OSError, SafetensorError) as error:
+            raise CheckpointError(f"step {step} of {name} cannot be written to {self.out.name}: {error}; free space") from None
         self._saved_at = time.monotonic()
 
     def _weights(self) -> dict[str, torch.Tensor]:
@@ -188,14 +197,17 @@ class Run:
 
     def _resume(self) -> tuple[dict[str, int], dict[str, torch.Tensor]]:
         import torch
-        from safetensors import safe_open
+        from safetensors import SafetensorError, safe_open
 
         path = self.out / CHECKPOINT
         if not path.is_file():
             return {}, {}
-        with safe_open(path, "pt") as file:
-            done = json.loads(file.metadata()["done"])
-            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - no mapping
+        try:
+            with safe_open(path, "pt") as file:
+                done = json.loads(file.metadata()["done"])
+                tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - no mapping
+        except (OSError, SafetensorError, TypeError, KeyError, ValueError) as error:
+            raise CheckpointError(f"{CHECKPOINT} of {self.out.name} cannot be read: {error}; remove it to start again") from None
         with torch.no_grad():
             for key, parameter in self._weights().items():
                 parameter.copy_(tensors[f"weight.{key}"])
@@ -219,8 +231,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--recipe", type=Path, help="TOML of the same form as recipe.toml")
     given = parser.parse_args(arguments)
     import torch
+    from transformers.utils import logging
 
     torch.set_num_threads(1)
+    logging.disable_progress_bar()
     Run(given.out, read_recipe(given.recipe)).go()
 
 
