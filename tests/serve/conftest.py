@@ -58,3 +58,11 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     """A real service in a process of its own, with one real reader; every test module shares it. See ``live.py``."""
     with Live(tmp_path_factory.mktemp("live"), jobs={"drain_s": 5.0}) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def everybody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callers]:
+    """Callers for tests that change nothing."""
+    service = Service.open(ServeConfig(f"sqlite:///{tmp_path_factory.mktemp('everybody')}/store.db"), clock=Hands())
+    with service, Callers(service) as made:
+        yield made

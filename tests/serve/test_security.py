@@ -40,19 +40,19 @@ def browser(callers: Callers) -> TestClient:
     return client
 
 
-def test_a_key_says_who_calls(callers: Callers) -> None:
-    me = callers.as_("auditor").get("/v1/me").json()
+def test_a_key_says_who_calls(everybody: Callers) -> None:
+    me = everybody.as_("auditor").get("/v1/me").json()
     assert me == {
         "tenant": "acme",
-        "actor": callers.key_ids[callers.keys["auditor"]],
+        "actor": everybody.key_ids[everybody.keys["auditor"]],
         "role": "auditor",
         "permissions": ["documents:read", "feedback:write", "outcomes:write", "reviews:decide", "reviews:read"],
     }
 
 
 @pytest.mark.parametrize("header", ["", "Bearer", "Bearer ", "Basic dXNlcjpwYXNz", "Bearer ck_" + "a" * 43, "ck_" + "a" * 43])
-def test_without_a_valid_key_nobody_gets_in(callers: Callers, header: str) -> None:
-    answer = callers.as_("anonymous").get("/v1/me", headers={"Authorization": header})
+def test_without_a_valid_key_nobody_gets_in(everybody: Callers, header: str) -> None:
+    answer = everybody.as_("anonymous").get("/v1/me", headers={"Authorization": header})
     assert (answer.status_code, code(answer)) == (401, "unauthenticated")
     assert answer.headers["www-authenticate"] == "Bearer"
 
@@ -229,25 +229,25 @@ MULTIPART = "multipart/form-data; boundary=x"
     ("path", "kind", "length"),
     [("/v1/keys", "application/json", 2 << 20), ("/v1/documents", MULTIPART, 70 << 20), ("/v1/documents", "text/plain", 2 << 20)],
 )
-def test_an_announced_body_over_the_limit_is_not_read(callers: Callers, path: str, kind: str, length: int) -> None:
-    key = callers.keys["admin"]
-    body = Body(callers.app, path, {"authorization": f"Bearer {key}", "content-type": kind, "content-length": str(length)})
+def test_an_announced_body_over_the_limit_is_not_read(everybody: Callers, path: str, kind: str, length: int) -> None:
+    key = everybody.keys["admin"]
+    body = Body(everybody.app, path, {"authorization": f"Bearer {key}", "content-type": kind, "content-length": str(length)})
     assert (body.status(), body.read) == (413, 0)
 
 
 @pytest.mark.parametrize(("path", "kind"), [("/v1/keys", "application/json"), ("/v1/documents", "application/json")])
-def test_a_body_without_a_length_is_read_to_the_limit_and_no_further(callers: Callers, path: str, kind: str) -> None:
-    headers = {"authorization": f"Bearer {callers.keys['admin']}", "content-type": kind, "transfer-encoding": "chunked"}
-    body = Body(callers.app, path, headers)
+def test_a_body_without_a_length_is_read_to_the_limit_and_no_further(everybody: Callers, path: str, kind: str) -> None:
+    headers = {"authorization": f"Bearer {everybody.keys['admin']}", "content-type": kind, "transfer-encoding": "chunked"}
+    body = Body(everybody.app, path, headers)
     assert body.status() == 413
     assert body.read <= (1 << 20) + 65536  # the limit, and the piece that went over it
 
 
 @pytest.mark.parametrize("key", ["", "ck_" + "a" * 43])
 @pytest.mark.parametrize("headers", [{"content-length": str(10 << 20)}, {"transfer-encoding": "chunked"}])
-def test_a_strangers_file_is_not_read(callers: Callers, key: str, headers: dict[str, str]) -> None:
+def test_a_strangers_file_is_not_read(everybody: Callers, key: str, headers: dict[str, str]) -> None:
     given = {"content-type": MULTIPART, **headers} | ({"authorization": f"Bearer {key}"} if key else {})
-    body = Body(callers.app, "/v1/documents", given)
+    body = Body(everybody.app, "/v1/documents", given)
     assert (body.status(), body.read) == (401, 0)
 
 
@@ -277,15 +277,15 @@ def test_limits_are_those_of_the_configuration(open_service: Callable[..., Servi
     ],
     ids=lambda text: repr(text[:24]),
 )
-def test_monstrous_json_is_the_callers_mistake(callers: Callers, text: bytes) -> None:
-    answer = callers.as_("admin").post("/v1/keys", content=text, headers={"content-type": "application/json"})
+def test_monstrous_json_is_the_callers_mistake(everybody: Callers, text: bytes) -> None:
+    answer = everybody.as_("admin").post("/v1/keys", content=text, headers={"content-type": "application/json"})
     assert answer.status_code in (400, 422)
     assert code(answer) == "request_invalid"
 
 
-def test_every_answer_tells_browsers_what_not_to_do(callers: Callers) -> None:
+def test_every_answer_tells_browsers_what_not_to_do(everybody: Callers) -> None:
     for path in ("/healthz", "/v1/me", "/v1/nothing", "/nothing", "/openapi.json"):
-        headers = callers.as_("operator").get(path).headers
+        headers = everybody.as_("operator").get(path).headers
         assert headers["x-content-type-options"] == "nosniff"
         assert headers["x-frame-options"] == "DENY"
         assert "frame-ancestors 'none'" in headers["content-security-policy"]
@@ -294,13 +294,13 @@ def test_every_answer_tells_browsers_what_not_to_do(callers: Callers) -> None:
             or "default-src 'none'" in headers["content-security-policy"]
         )
         assert "strict-transport-security" not in headers
-    assert callers.as_("operator").get("/v1/me").headers["cache-control"] == "no-store"
-    secure = TestClient(callers.app, base_url="https://certloop.test").get("/healthz")
+    assert everybody.as_("operator").get("/v1/me").headers["cache-control"] == "no-store"
+    secure = TestClient(everybody.app, base_url="https://certloop.test").get("/healthz")
     assert secure.headers["strict-transport-security"] == "max-age=31536000"
 
 
-def test_a_request_id_is_the_callers_if_it_is_harmless(callers: Callers) -> None:
-    client = callers.as_("operator")
+def test_a_request_id_is_the_callers_if_it_is_harmless(everybody: Callers) -> None:
+    client = everybody.as_("operator")
     assert client.get("/healthz", headers={"X-Request-Id": "abc-12345"}).headers["x-request-id"] == "abc-12345"
     for given in ("short", 'a"b{"level":1}', "x" * 65, "张三张三张三张三"):
         assert client.get("/healthz", headers={"X-Request-Id": given.encode()}).headers["x-request-id"] != given

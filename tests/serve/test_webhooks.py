@@ -343,10 +343,10 @@ def test_public_addresses_are_taken(address: str) -> None:
         "https://hook.example.com/\r\nX: y", "https://hook.example.com/\x00", "https://hook.example.com/" + "a" * 2000,
     ],
 )  # fmt: skip
-def test_addresses_that_no_endpoint_may_have(callers: Callers, url: str) -> None:
+def test_addresses_that_no_endpoint_may_have(everybody: Callers, url: str) -> None:
     with pytest.raises(TargetError):
-        endpoints.create(callers.service, ADMIN, url, [Event.DOCUMENT_DONE])
-    answer = callers.as_("admin").post("/v1/webhooks", json={"url": url, "events": ["document.done"]})
+        endpoints.create(everybody.service, ADMIN, url, [Event.DOCUMENT_DONE])
+    answer = everybody.as_("admin").post("/v1/webhooks", json={"url": url, "events": ["document.done"]})
     assert answer.status_code == 422
     assert answer.json()["code"] in ("webhook_target", "request_invalid")
 
