@@ -70,7 +70,7 @@ def test_the_objective_has_the_method_s_numbers(
 ) -> None:
     """The sequence ratio is the geometric mean over tokens, clipped at 1 - 3e-4 and 1 + 4e-4."""
     got, gradient = loss_of(build(tiny, rows, tmp_path), log_ratios, advantage)
-    assert got == pytest.approx(loss, abs=2e-7)
+    assert got == pytest.approx(loss, abs=4e-7)  # four steps of a float32 near 1
     assert (gradient > 0) == moves
 
 
@@ -174,9 +174,9 @@ def test_growing_entropy_stops_the_run() -> None:
     state = SimpleNamespace(global_step=7)
     bound.on_log(None, state, None, logs={"entropy": 0.2, "kl_from_start": 0.0})
     bound.on_log(None, state, None, logs={"entropy": 0.59})
-    with pytest.raises(DivergedError, match="entropy 0.610 at step 7"):
+    with pytest.raises(DivergedError, match=r"entropy 0\.610 at step 7"):
         bound.on_log(None, state, None, logs={"entropy": 0.61})
-    with pytest.raises(DivergedError, match="KL from the start 0.1100"):
+    with pytest.raises(DivergedError, match=r"KL from the start 0\.1100"):
         bound.on_log(None, state, None, logs={"kl_from_start": 0.11})
 
 

@@ -77,12 +77,8 @@ def test_without_labels_the_truth_is_what_two_reads_saw_and_no_rule_contradicts(
     assert agreed_fields(first, second, lambda label, value: label == "代码") == {"名称": "甲"}
 
 
-PAGES: list[dict[str, str | None]] = [
-    {"名称": "短"},
-    {"名称": "一二三四五六七八九十一二三四五六"},
-    {"类型": "有限"},
-    {"类型": "有限"},
-] * 5
+LONG = "一二三四五六七八九十一二三四五六"
+PAGES: list[dict[str, str | None]] = [{"名称": "短"}, {"名称": LONG}, {"类型": "有限"}, {"类型": "有限"}] * 5
 
 
 def sampler(hard: float, seed: int = 0) -> HardSampler:
