@@ -129,7 +129,7 @@ def report_of(calibration: Calibration, held_out: Sequence[Sample], documents: i
 def passing(calibration: Calibration, samples: Sequence[Sample], accepted_error: float) -> Mapping[str, Any]:
     """What passes at an accepted error rate, and how much of it is wrong."""
     threshold = calibration.threshold(accepted_error)
-    passed = [s for s in samples if calibration.accepts(s.kind, s.confidence, accepted_error)]
+    passed = [] if threshold is None else [s for s in samples if calibration.probability(s.kind, s.confidence) >= threshold]
     wrong = sum(not s.right for s in passed)
     return {
         "threshold": _rounded(threshold),

@@ -124,13 +124,14 @@ def unsure_fields(
 ) -> tuple[str, ...]:
     """The read fields that must be sure and are not: required ones and those of which one is enough, or all."""
     wanted = {*doc_type.required, *(name for group in doc_type.one_of for name in group)}
+    threshold = calibration.threshold(policy.accepted_error)
     return tuple(
         name
         for name, read in fields.items()
         if read.status is FieldStatus.READ
         and (policy.all_fields or name in wanted)
         and (spec := doc_type.fields.get(name)) is not None
-        and not calibration.accepts(spec.kind.value, read.confidence, policy.accepted_error)
+        and (threshold is None or calibration.probability(spec.kind.value, read.confidence) < threshold)
     )
 
 
