@@ -16,7 +16,9 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-SOURCE_SUFFIXES = {".py", ".typed", ".toml", ".txt", ".json", ".csv", ".tsv", ".html", ".md", ".woff2", ".otf", ".ttf"}
+SOURCE_SUFFIXES = {
+    ".py", ".typed", ".toml", ".txt", ".json", ".csv", ".tsv", ".html", ".md", ".woff2", ".otf", ".ttf", ".jinja", ".safetensors",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
