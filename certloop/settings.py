@@ -13,6 +13,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from certloop.errors import UsageError
 
 if TYPE_CHECKING:
+    from certloop.agentrl.signals.judge import JudgeConfig
     from certloop.extract import ExtractConfig
     from certloop.serve.config import ServeConfig
 
@@ -81,6 +82,11 @@ class Settings(BaseSettings):
     metrics_open: bool = Field(False, description="/metrics answers anybody, with the totals of all tenants")
     webhook_private: bool = Field(False, description="webhooks may go to private and loopback addresses, and over http")
     telemetry: bool = Field(False, description="send traces with OpenTelemetry (package extra `telemetry`; its own variables)")
+    judge_url: str = Field(
+        "", description="an OpenAI-compatible server that judges what a conversation's next message means; empty: rules do"
+    )
+    judge_model: str = Field("", description="the model of that server")
+    judge_key_file: str = Field("", description="file of that server's key; empty: none")
 
     @field_validator("template_path", mode="before")
     @classmethod
@@ -92,7 +98,7 @@ class Settings(BaseSettings):
     def _split_hosts(cls, value: Any) -> Any:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
-    @field_serializer("database_url", "blob_url", "model_url")
+    @field_serializer("database_url", "blob_url", "model_url", "judge_url")
     def _without_password(self, value: str) -> str:
         """`certloop doctor` prints settings; a password in an address stays out of it."""
         return re.sub(r"(://[^/@:]*):[^/@]*@", r"\1:***@", value)
@@ -137,6 +143,20 @@ class Settings(BaseSettings):
             ),
         )
 
+    def judge_config(self) -> JudgeConfig | None:
+        """Raises UsageError for a key file that cannot be read or an address without a model, JudgeError for no address."""
+        from certloop.agentrl.signals.judge import JudgeConfig
+
+        if not self.judge_url:
+            return None
+        if not self.judge_model:
+            raise UsageError("CERTLOOP_JUDGE_URL needs CERTLOOP_JUDGE_MODEL")
+        try:
+            key = Path(self.judge_key_file).expanduser().read_text(encoding="utf-8").strip() if self.judge_key_file else None
+        except (OSError, UnicodeDecodeError):
+            raise UsageError("the file of CERTLOOP_JUDGE_KEY_FILE cannot be read") from None
+        return JudgeConfig(self.judge_url, self.judge_model, api_key=key)
+
     def serve_config(self, *, demo: bool = False) -> ServeConfig:
         """The frozen configuration of the serving room. Raises StoreKeyError for a key file that holds no key."""
         from certloop.agentrl.store import read_key
@@ -147,6 +167,7 @@ class Settings(BaseSettings):
             blob_url=self.blob_url,
             cipher=read_key(Path(self.store_key_file).expanduser()) if self.store_key_file else None,
             demo=demo,
+            judge=self.judge_config(),
             extract=self.extract_config(),
             intake=IntakeLimits(
                 file_bytes=self.max_bytes,

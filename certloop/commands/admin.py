@@ -46,7 +46,7 @@ SettingsOption = Annotated[
 
 
 @contextmanager
-def _service(url: str | None, *, create: bool = False) -> Iterator[Service]:
+def open_service(url: str | None, *, create: bool = False) -> Iterator[Service]:
     """The service's tables without its processes. Only ``create`` makes a database that is not there."""
     from certloop.agentrl.store.engine import parse_url
     from certloop.commands.store import store_cipher
@@ -72,7 +72,7 @@ def _actor(tenant: str) -> Actor:
     return Actor.of(tenant, f"cli:uid-{os.getuid()}", Role.ADMIN)
 
 
-def _known(service: Service, tenant: str) -> Actor:
+def acting_for(service: Service, tenant: str) -> Actor:
     from certloop.serve.people import tenants
 
     tenants.get(service, tenant)
@@ -116,7 +116,7 @@ def tenant_create(
     from certloop.serve.people import tenants
 
     chosen = tenants.parse_settings(_settings(settings))
-    with _service(database, create=True) as service:
+    with open_service(database, create=True) as service:
         _print(tenants.create(service, _actor(tenant), tenant, name, chosen).to_json())
 
 
@@ -125,7 +125,7 @@ def tenant_list(database: DatabaseOption = None) -> None:
     """All tenants with their settings."""
     from certloop.serve.people import tenants
 
-    with _service(database) as service:
+    with open_service(database) as service:
         _print([tenant.to_json() for tenant in tenants.every(service)])
 
 
@@ -134,8 +134,8 @@ def tenant_set(tenant: TenantArgument, settings: SettingsOption = None, database
     """Change settings of a tenant; what is not named stays, null gives the default back."""
     from certloop.serve.people import tenants
 
-    with _service(database) as service:
-        _print(tenants.change_settings(service, _known(service, tenant), tenant, _settings(settings)).to_json())
+    with open_service(database) as service:
+        _print(tenants.change_settings(service, acting_for(service, tenant), tenant, _settings(settings)).to_json())
 
 
 @tenant_app.command("disable")
@@ -143,8 +143,8 @@ def tenant_disable(tenant: TenantArgument, database: DatabaseOption = None) -> N
     """Let nobody of a tenant in; what it stored stays."""
     from certloop.serve.people import tenants
 
-    with _service(database) as service:
-        _print(tenants.set_disabled(service, _known(service, tenant), tenant, True).to_json())
+    with open_service(database) as service:
+        _print(tenants.set_disabled(service, acting_for(service, tenant), tenant, True).to_json())
 
 
 @tenant_app.command("enable")
@@ -152,8 +152,8 @@ def tenant_enable(tenant: TenantArgument, database: DatabaseOption = None) -> No
     """Let a tenant in again."""
     from certloop.serve.people import tenants
 
-    with _service(database) as service:
-        _print(tenants.set_disabled(service, _known(service, tenant), tenant, False).to_json())
+    with open_service(database) as service:
+        _print(tenants.set_disabled(service, acting_for(service, tenant), tenant, False).to_json())
 
 
 @key_app.command("create")
@@ -175,9 +175,9 @@ def key_create(
         scopes = [Permission(word) for word in scope or ()]
     except ValueError:
         raise UsageError(f"scopes are {', '.join(Permission)}") from None
-    with _service(database) as service:
+    with open_service(database) as service:
         ends = None if days is None else service.clock() + timedelta(days=days)
-        who = _known(service, tenant)
+        who = acting_for(service, tenant)
         key, secret = keys.create(service, who, name, _role(role), scopes=scopes, expires_at=ends, user_id=user)
         _print(key.to_json() | {"key": secret})
 
@@ -187,8 +187,8 @@ def key_list(tenant: TenantOption, database: DatabaseOption = None) -> None:
     """The keys of a tenant: what is known of them, never the keys themselves."""
     from certloop.serve.people import keys
 
-    with _service(database) as service:
-        _print([key.to_json() for key in keys.every(service, _known(service, tenant))])
+    with open_service(database) as service:
+        _print([key.to_json() for key in keys.every(service, acting_for(service, tenant))])
 
 
 @key_app.command("rotate")
@@ -202,9 +202,9 @@ def key_rotate(
     """Replace a key by a new one with the same rights."""
     from certloop.serve.people import keys
 
-    with _service(database) as service:
+    with open_service(database) as service:
         ends = None if days is None else service.clock() + timedelta(days=days)
-        who = _known(service, tenant)
+        who = acting_for(service, tenant)
         key, secret = keys.rotate(service, who, key_id, overlap=timedelta(hours=overlap_hours), expires_at=ends)
         _print(key.to_json() | {"key": secret})
 
@@ -216,8 +216,8 @@ def key_revoke(
     """End a key at once."""
     from certloop.serve.people import keys
 
-    with _service(database) as service:
-        _print(keys.revoke(service, _known(service, tenant), key_id).to_json())
+    with open_service(database) as service:
+        _print(keys.revoke(service, acting_for(service, tenant), key_id).to_json())
 
 
 @user_app.command("create")
@@ -232,8 +232,8 @@ def user_create(
     from certloop.serve.people import users
 
     password = None if no_password else _password()
-    with _service(database) as service:
-        _print(users.create(service, _known(service, tenant), login, _role(role), password).to_json())
+    with open_service(database) as service:
+        _print(users.create(service, acting_for(service, tenant), login, _role(role), password).to_json())
 
 
 @user_app.command("list")
@@ -241,8 +241,8 @@ def user_list(tenant: TenantOption, database: DatabaseOption = None) -> None:
     """The users of a tenant."""
     from certloop.serve.people import users
 
-    with _service(database) as service:
-        _print([user.to_json() for user in users.every(service, _known(service, tenant))])
+    with open_service(database) as service:
+        _print([user.to_json() for user in users.every(service, acting_for(service, tenant))])
 
 
 @user_app.command("password")
@@ -283,8 +283,8 @@ def user_enable(
 def _change(database: str | None, tenant: str, user_id: str, **changes: Any) -> None:
     from certloop.serve.people import users
 
-    with _service(database) as service:
-        _print(users.change(service, _known(service, tenant), user_id, **changes).to_json())
+    with open_service(database) as service:
+        _print(users.change(service, acting_for(service, tenant), user_id, **changes).to_json())
 
 
 def _password() -> str:
