@@ -1,0 +1,218 @@
+"""A run: what its folder holds, that it resumes where it stood, and what stops it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from certloop.train.checkpoints import COMPLETE, is_complete, latest_complete, seal
+from certloop.train.config import dump_config, load_config
+from certloop.train.errors import (
+    AdapterBaseError,
+    LossError,
+    ModelLoadError,
+    TrainConfigError,
+    TrainDataError,
+    VocabularyError,
+)
+from certloop.train.rows import data_sha256
+from certloop.train.run import run
+
+GSPO = {"kind": "gspo", "batch_size": 8, "group_size": 4, "updates_per_generation": 2, "max_completion_length": 4}
+
+
+@pytest.fixture(scope="module")
+def done(tiny: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of three stages."""
+    folder = tmp_path_factory.mktemp("run") / "r"
+    config = tiny.config({"kind": "sft"}, {"kind": "distill", "max_completion_length": 4}, GSPO)
+    assert run(config, folder) == folder / "03-gspo" / "model"
+    return folder
+
+
+def test_a_run_folder_says_everything_about_it(done: Path, tiny: Any) -> None:
+    assert load_config(done / "run.toml").name == "tiny"
+    data = json.loads((done / "data.json").read_text(encoding="utf-8"))
+    assert data == {"train": {"rows": 16, "sha256": data_sha256(tiny.rows_folder)}}
+    environment = json.loads((done / "environment.json").read_text(encoding="utf-8"))
+    assert environment["packages"]["trl"].startswith("1.16")
+    assert json.loads((done / "status.json").read_text(encoding="utf-8")) == {"state": "done", "model": "03-gspo/model"}
+    for stage in ("01-sft", "02-distill", "03-gspo"):
+        lines = [json.loads(line) for line in (done / stage / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+        assert [line["step"] for line in lines if "loss" in line] == [1, 2]
+        summary = json.loads((done / stage / "stage.json").read_text(encoding="utf-8"))
+        assert summary["steps"] == 2
+
+
+def test_what_a_run_leaves_is_safetensors(done: Path) -> None:
+    """Local resume state may be tensors; nothing in a model folder is, and nothing anywhere holds pickled objects."""
+    import torch
+
+    for path in done.glob("*/model/*"):
+        assert path.suffix in {".safetensors", ".json", ".jinja"}, path
+    for path in done.glob("*/checkpoints/*/*"):
+        assert path.suffix in {".safetensors", ".json", ".jinja", ".pt", ".pth"}, path
+        if path.suffix == ".pt":
+            torch.load(path, weights_only=True)
+
+
+def test_a_finished_run_is_not_trained_again(done: Path, tiny: Any) -> None:
+    said: list[str] = []
+    before = (done / "03-gspo" / "model" / "model.safetensors").stat().st_mtime_ns
+    run(load_config(done / "run.toml"), done, said.append)
+    assert said == ["01-sft: done before", "02-distill: done before", "03-gspo: done before"]
+    assert (done / "03-gspo" / "model" / "model.safetensors").stat().st_mtime_ns == before
+
+
+def test_another_run_is_not_continued(done: Path, tiny: Any) -> None:
+    with pytest.raises(TrainConfigError, match="holds another run"):
+        run(tiny.config({"kind": "sft", "steps": 3}), done)
+
+
+def test_rows_that_changed_under_a_run_are_refused(tiny: Any, tmp_path: Path) -> None:
+    from certloop.train.nano_data import nano_rows
+
+    nano_rows(tmp_path / "d", 5, 4)
+    config = tiny.config({"kind": "sft", "steps": 1}).with_(data={"train": str(tmp_path / "d"), "max_length": 1024})
+    run(config, tmp_path / "r")
+    nano_rows(tmp_path / "d", 6, 4)
+    with pytest.raises(TrainDataError, match="not those this run began with"):
+        run(config, tmp_path / "r")
+
+
+def test_a_gradient_that_is_not_finite_stops_before_it_spoils_the_weights(tiny: Any, tmp_path: Path) -> None:
+    config = tiny.config({"kind": "sft", "learning_rate": 1e30, "steps": 6, "max_grad_norm": 1e30})
+    with pytest.raises(LossError, match="is not finite"):
+        run(config, tmp_path / "r")
+    status = json.loads((tmp_path / "r" / "status.json").read_text(encoding="utf-8"))
+    assert (status["state"], status["error"]["code"]) == ("failed", "loss_not_finite")
+    assert not (tmp_path / "r" / "01-sft" / "model").exists()
+
+
+def test_models_without_one_vocabulary_are_refused_before_training(tiny: Any, tmp_path: Path) -> None:
+    from certloop.train.nano import NanoConfig, build_nano, save_nano
+
+    model, processor = build_nano(NanoConfig.tiny())
+    processor.tokenizer.add_tokens(["新词"])
+    model.resize_token_embeddings(len(processor.tokenizer))
+    save_nano(model, processor, tmp_path / "other", half=False)
+    config = tiny.config({"kind": "distill", "max_completion_length": 4}).with_(
+        teacher={"path": str(tmp_path / "other"), "dtype": "float32"}
+    )
+    with pytest.raises(VocabularyError, match="tokens"):
+        run(config, tmp_path / "r")
+
+
+def test_a_folder_that_is_no_model_is_named(tiny: Any, tmp_path: Path) -> None:
+    config = tiny.config({"kind": "sft"}).with_(student={"path": str(tmp_path), "dtype": "float32"})
+    with pytest.raises(ModelLoadError, match=tmp_path.name):
+        run(config, tmp_path / "r")
+
+
+def test_an_adapter_goes_on_and_only_on_its_own_base(tiny: Any, tmp_path: Path) -> None:
+    from certloop.train.models import load_adapter, load_base
+
+    config = tiny.config({"kind": "sft"}, GSPO, lora=True)
+    model = run(config, tmp_path / "r")
+    assert {p.name for p in model.glob("*.safetensors")} == {"adapter_model.safetensors"}
+    load_adapter(tiny.student(), model)
+    with pytest.raises(AdapterBaseError, match="same shape with other weights"):
+        load_adapter(tiny.teacher(), model)
+    (model / "certloop_base.json").unlink()
+    with pytest.raises(AdapterBaseError, match="does not say"):
+        load_adapter(load_base(config.student), model)
+
+
+def test_only_complete_checkpoints_count(tmp_path: Path) -> None:
+    for step in (10, 9, 100):
+        folder = tmp_path / f"checkpoint-{step}"
+        folder.mkdir()
+        (folder / "model.safetensors").write_bytes(b"x" * step)
+        (folder / "training_args.bin").write_bytes(b"pickle")
+        seal(folder)
+        assert not (folder / "training_args.bin").exists()
+    assert latest_complete(tmp_path) == tmp_path / "checkpoint-100"
+    (tmp_path / "checkpoint-100" / "model.safetensors").write_bytes(b"x" * 99)  # cut short
+    assert latest_complete(tmp_path) == tmp_path / "checkpoint-10"
+    assert not (tmp_path / "checkpoint-100").exists()
+    (tmp_path / "checkpoint-10" / COMPLETE).write_text("{", encoding="utf-8")
+    assert not is_complete(tmp_path / "checkpoint-10")
+    assert latest_complete(tmp_path) == tmp_path / "checkpoint-9"
+    assert latest_complete(tmp_path / "none") is None
+
+
+def start(config: Path, out: Path, *, limit: bool = False) -> subprocess.Popen[bytes]:
+    """``certloop train run`` in a process of its own; ``limit`` lets no file grow past 200 kB, as a full disk would not."""
+    code = "import sys\nfrom certloop.cli import main\n"
+    if limit:
+        code += "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))\n"
+    code += "main(['train', 'run', sys.argv[1], '--out', sys.argv[2]])"
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, "-c", code, str(config), str(out)]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["sft", "gspo"])
+def test_a_killed_run_resumes_to_the_same_weights(tiny: Any, tmp_path: Path, kind: str) -> None:
+    """kill -9 after the first checkpoint; the same command again ends with the bytes of a run that was never killed.
+
+    GSPO samples its answers with random numbers that a resumed generation draws anew, so only its steps are compared."""
+    stage = {"kind": kind, "steps": 12} | ({} if kind == "sft" else {k: v for k, v in GSPO.items() if k != "kind"})
+    config = tiny.config(stage)
+    (tmp_path / "c.toml").write_text(dump_config(config), encoding="utf-8")
+    whole = run(config, tmp_path / "whole")
+    process = start(tmp_path / "c.toml", tmp_path / "r")
+    deadline = time.monotonic() + 240
+    while latest_complete_quietly(tmp_path / "r" / f"01-{kind}" / "checkpoints") is None and process.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (tmp_path / "r" / f"01-{kind}" / "stage.json").exists(), "it was done before it could be killed"
+    again = start(tmp_path / "c.toml", tmp_path / "r")
+    _, errors = again.communicate()
+    assert again.returncode == 0, errors.decode()[-2000:]
+    summary = json.loads((tmp_path / "r" / f"01-{kind}" / "stage.json").read_text(encoding="utf-8"))
+    assert summary["resumed_from"] is not None
+    metrics = (tmp_path / "r" / f"01-{kind}" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [line["step"] for line in map(json.loads, metrics) if "loss" in line] == list(range(1, 13))
+    if kind == "sft":
+        weights = tmp_path / "r" / "01-sft" / "model" / "model.safetensors"
+        assert weights.read_bytes() == (whole / "model.safetensors").read_bytes()
+
+
+def latest_complete_quietly(folder: Path) -> Path | None:
+    """Without removing what is still being written."""
+    found = [path for path in folder.glob("checkpoint-*") if is_complete(path)]
+    return found[0] if found else None
+
+
+@pytest.mark.slow
+def test_a_full_disk_in_a_checkpoint_is_told_and_leaves_no_half(tiny: Any, tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text(dump_config(tiny.config({"kind": "sft", "steps": 4})), encoding="utf-8")
+    process = start(tmp_path / "c.toml", tmp_path / "r", limit=True)
+    _, errors = process.communicate()
+    assert process.returncode == 2
+    assert "error[checkpoint_failed]: checkpoint 2 cannot be written" in errors.decode()
+    assert not list((tmp_path / "r" / "01-sft" / "checkpoints").glob("checkpoint-*"))
+    status = json.loads((tmp_path / "r" / "status.json").read_text(encoding="utf-8"))
+    assert status["error"]["code"] == "checkpoint_failed"
+
+
+@pytest.mark.slow
+def test_two_processes_train_one_stage(tiny: Any, tmp_path: Path) -> None:
+    """The launcher of several devices, here two processes on the CPU: one model comes out, and both saw other rows."""
+    config = tiny.config({"kind": "sft", "batch_size": 2}).with_(hardware={"device": "cpu", "count": 2})
+    model = run(config, tmp_path / "r")
+    assert (model / "model.safetensors").is_file()
+    lines = (tmp_path / "r" / "01-sft" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line)["step"] for line in lines if "loss" in json.loads(line)] == [1, 2]
