@@ -21,6 +21,7 @@
     ├── SignalError          (agentrl.signals)      feedback that is not well formed
     ├── JudgeError           (agentrl.signals)      a judge that gave no usable vote
     ├── TrainError           (train)                a run that cannot be trained
+    ├── LoopError            (agentrl.loop)         a run, a plan or a selection that makes no sense
     ├── RuleError            (agentrl.memory)       a rule that is not well formed, refused, or not replayed well
     ├── ReleaseError         (agentrl.release)      a release, a move or a gate's scores that make no sense
     ├── ServeError           (serve)                what the service refuses, and what can go wrong in it

@@ -1,0 +1,1 @@
+"""Alembic revisions of the loop's tables; ``Runs.open`` runs them."""
