@@ -47,9 +47,15 @@ def make_plan(config: RunConfig, shape: Shape | None = None) -> Plan:
     student = architecture_of(config.student)
     teacher = architecture_of(config.teacher) if config.teacher is not None else None
     shape = shape or data_shape(config)
-    stages = tuple(_stage(config, stage, student, teacher, shape) for stage in config.stages)
+    served = config.backend == "swift"  # there the teacher answers from a server of its own
+    stages = tuple(_stage(config, stage, student, None if served else teacher, shape) for stage in config.stages)
     hours = math.fsum(s.hours for s in stages)
     notes = []
+    devices = hardware.count
+    if served and config.teacher is not None and teacher is not None:
+        devices += config.swift.teacher_gpus
+        share = teacher.parameters * BYTES[config.teacher.dtype] / GIB / config.swift.teacher_gpus
+        notes.append(f"the teacher's server takes {config.swift.teacher_gpus} more devices, {share:.1f} GiB of weights on each")
     if shape.assumed:
         pages = f"{shape.rows} pages of {shape.pixels / 1e6:.1f} megapixels"
         notes.append(f"no rows at hand: {pages} and {shape.answer_tokens:.0f} answer tokens assumed")
@@ -61,7 +67,7 @@ def make_plan(config: RunConfig, shape: Shape | None = None) -> Plan:
         devices=f"{hardware.count} x {hardware.device}, {hardware.memory_gib:g} GiB each",
         stages=stages,
         hours=hours,
-        usd=hours * hardware.count * hardware.usd_per_hour,
+        usd=hours * devices * hardware.usd_per_hour,
         fits=all(s.peak_gib <= hardware.memory_gib for s in stages),
         notes=tuple(notes),
     )

@@ -68,7 +68,7 @@ class Tiny:
             "data": {"train": str(self.rows_folder), "max_length": 1024},
             "hardware": {"device": "cpu"},
             "checkpoint_every": 2,
-            "stages": [{"learning_rate": 1e-3, "batch_size": 4, "steps": 2} | stage for stage in stages],
+            "stages": [{"learning_rate": 1e-3, "batch_size": 4} | ({} if "epochs" in s else {"steps": 2}) | s for s in stages],
         }
         return parse_config(data | changes)
 
