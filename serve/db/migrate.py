@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, Engine, text
+from pathlib import Path
 
+from sqlalchemy import Engine
+
+from certloop.agentrl.store.migrate import run_revisions
 from certloop.serve.db.access import writing
-from certloop.serve.db.schema import TENANT_TABLES, metadata
+from certloop.serve.db.schema import metadata
 
-_LOCK = 0x73657276  # any number, the same for every opener
+VERSION_TABLE = "serve_version"
 
 
-def upgrade(engine: Engine) -> None:
+def upgrade(engine: Engine) -> str:
+    """Run the missing revisions; returns the version that the tables now have.
+
+    Raises StoreSchemaError when a newer release has been here.
+    """
     with writing(engine, None) as connection:
-        if connection.dialect.name == "postgresql":
-            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
-        metadata.create_all(connection)
-        if connection.dialect.name == "postgresql":
-            _row_level_security(connection)
-
-
-def _row_level_security(connection: Connection) -> None:
-    known = set(connection.execute(text("SELECT policyname FROM pg_policies")).scalars())
-    for table in TENANT_TABLES:
-        if f"{table.name}_tenant" in known:
-            continue
-        connection.execute(text(f"ALTER TABLE {table.name} ENABLE ROW LEVEL SECURITY"))
-        connection.execute(text(f"ALTER TABLE {table.name} FORCE ROW LEVEL SECURITY"))
-        mine = "tenant = current_setting('certloop.tenant', true)"
-        connection.execute(text(f"CREATE POLICY {table.name}_tenant ON {table.name} USING ({mine}) WITH CHECK ({mine})"))
+        return run_revisions(connection, Path(__file__).parent / "migrations", VERSION_TABLE, metadata)[1]

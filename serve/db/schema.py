@@ -87,6 +87,7 @@ batches = Table(
     Column("cancelled_at", Text),
     Column("finished_at", Text),
     Column("checks", Text),  # JSON: verdicts of the dossier, once every file is done (sealed)
+    Index("serve_batches_time", "tenant", "created_at", "batch_id"),
 )
 
 uploads = Table(

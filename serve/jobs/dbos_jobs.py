@@ -83,6 +83,7 @@ class Executor(Acceptor):
         super().__init__(service)
         self._stop_waiting, self._stop_reading, self._leases = stop_waiting, stop_reading, leases
         self._drain_s = service.config.jobs.drain_s
+        self._idle: set[str] = set()
         config: DBOSConfig = {
             "name": APPLICATION,
             "system_database_url": system_url(service.config),
@@ -108,10 +109,25 @@ class Executor(Acceptor):
             polling_interval_sec=POLL_S,
             on_conflict="always_update",
         )
-        self._leases.start(_recover)
+        self._leases.start(_recover, self._find_forgotten)
         adopted = self.adopt(service)
         if adopted:
             _log.warning("%d open documents had no job; they have one now", adopted)
+
+    def _find_forgotten(self) -> None:
+        """Put back what this process claimed and does not run: the database went away just then. Seen twice, to be sure."""
+        from dbos._dbos import _get_dbos_instance
+        from dbos._recovery import _recover_workflow
+
+        dbos, mine = _get_dbos_instance(), self._leases.executor_id
+        running = set(dbos._active_workflows_set.activeList())
+        claimed = {one.workflow_id: one for one in dbos._sys_db.get_pending_workflows(mine, VERSION)}
+        idle = set(claimed) - running
+        for workflow_id in idle & self._idle:
+            _recover_workflow(dbos, claimed[workflow_id], [mine])
+        if idle & self._idle:
+            _log.warning("%d jobs were claimed and not begun; they wait again", len(idle & self._idle))
+        self._idle = idle
 
     def live_jobs(self) -> set[str]:
         """Documents that some job waits or runs for, here or elsewhere."""

@@ -43,10 +43,11 @@ class Leases:
         self._thread: threading.Thread | None = None
         self._lock, self.executor_id = _named_lock(service.config)
 
-    def start(self, recover: Callable[[list[str]], None]) -> None:
-        """Renew this lease and look for dead executors every third of a lease. ``recover`` must be harmless when repeated."""
-        self._beat(recover)
-        self._thread = threading.Thread(target=self._run, args=(recover,), name="leases", daemon=True)
+    def start(self, recover: Callable[[list[str]], None], look: Callable[[], None]) -> None:
+        """Renew this lease and look for dead executors every third of a lease, then ``look`` after this one. ``recover`` must be
+        harmless when repeated."""
+        self._beat(recover, look)
+        self._thread = threading.Thread(target=self._run, args=(recover, look), name="leases", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
@@ -61,16 +62,17 @@ class Leases:
                 _log.warning("the lease of %s was not given back: %s", self.executor_id, error.code)
         os.close(self._lock)
 
-    def _run(self, recover: Callable[[list[str]], None]) -> None:
+    def _run(self, recover: Callable[[list[str]], None], look: Callable[[], None]) -> None:
         while not self._stop.wait(self._lease_s / 3):
-            self._beat(recover)
+            self._beat(recover, look)
 
-    def _beat(self, recover: Callable[[list[str]], None]) -> None:
+    def _beat(self, recover: Callable[[list[str]], None], look: Callable[[], None]) -> None:
         try:
             self._renew()
             if dead := self._dead():
                 recover(dead)
                 self._recovered(dead)
+            look()
         except Exception as error:  # noqa: BLE001 - a database that is away must not end the lease's thread
             _log.warning("the lease of %s was not renewed (%s); trying again", self.executor_id, type(error).__name__)
 

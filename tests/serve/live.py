@@ -47,6 +47,19 @@ def small_page(number: int, *, name: str = "青松样本贸易{}有限公司", s
     return out.getvalue()
 
 
+def tiny_page(number: int) -> bytes:
+    """A strip with a few characters: really read, in a third of a second, and found to be no certificate that is known."""
+    import pylopdf_fonts_zh_cn
+    from PIL import Image, ImageDraw, ImageFont
+
+    page = Image.new("RGB", (160, 40), "white")
+    face = ImageFont.truetype(str(Path(pylopdf_fonts_zh_cn.__file__).parent / "NotoSansSC-Regular.otf"), 16)
+    ImageDraw.Draw(page).text((8, 8), f"样张 {number}", font=face, fill="black")
+    out = io.BytesIO()
+    page.save(out, "PNG")
+    return out.getvalue()
+
+
 class Live:
     """The process and what it works on. ``settings`` are those of ``config_from``."""
 
@@ -224,6 +237,8 @@ def main() -> None:
         open_reader = getattr(importlib.import_module(module), name)
     if shift := settings.get("clock_shift_s"):
         _shift_clock(timedelta(seconds=shift))
+    if settings.get("die_after_accept"):
+        _die_after_accept()
     config = config_from(settings)
     if command == "api":
         run_api(config, host="127.0.0.1", port=settings["port"], work=settings.get("work", True), open_reader=open_reader)
@@ -237,6 +252,13 @@ def _shift_clock(by: timedelta) -> None:
 
     right = context.utc_now
     context.Service.open.__func__.__defaults__ = (lambda: right() + by,)  # type: ignore[attr-defined]
+
+
+def _die_after_accept() -> None:
+    """kill -9 when a document is accepted and committed, before its answer goes out."""
+    from certloop.serve.api import documents
+
+    documents.accepted = lambda _answer: os.kill(os.getpid(), signal.SIGKILL)
 
 
 if __name__ == "__main__":

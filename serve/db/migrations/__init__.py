@@ -1,1 +1,1 @@
-"""Alembic revisions of the store's schema; ``certloop.agentrl.store.migrate`` runs them. There is no ``env.py`` to configure."""
+"""Alembic revisions of the service's tables; ``certloop.serve.db.migrate`` runs them. There is no ``env.py`` to configure."""
