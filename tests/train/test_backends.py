@@ -1,7 +1,7 @@
 """One suite for every backend: local (a worker process), swift (a cluster that runs our script), tinker (the service's double).
 
-The stand-ins are at the far end only: a program named ``swift`` that leaves what ms-swift leaves, and an object with the verbs of the
-tinker service whose policy really learns from the updates it gets.
+The stand-ins are at the far end only: a program named ``swift`` that leaves what ms-swift leaves, and an object with the verbs of
+the tinker service whose policy really learns from the updates it gets.
 """
 
 from __future__ import annotations
