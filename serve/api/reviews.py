@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from certloop.extract.result import FieldStatus
 from certloop.serve.api.cursors import read_cursor, write_cursor
 from certloop.serve.api.security import allowed
-from certloop.serve.api.shapes import Body, Cursor, Limit, Open
+from certloop.serve.api.shapes import Body, Cursor, Limit, Number, Open
 from certloop.serve.context import Service
 from certloop.serve.db.access import reading
 from certloop.serve.errors import CursorError, PreconditionError, PreconditionMissingError
@@ -84,6 +84,7 @@ _FIELD: dict[str, JsonValue] = {
     "kind": "text",
     "required": True,
     "probability": 0.87,
+    "crop": f"/v1/certificates/{ID}/pages/0.png?field=address",
     "edited": None,
     "read_value": "某省某市某区样例路 1 号",
 }
@@ -172,7 +173,7 @@ class SummaryOut(BaseModel):
 
 class ClaimIn(Body):
     model_config = ConfigDict(json_schema_extra={"example": {"lease_s": 600}})
-    lease_s: float | None = Field(
+    lease_s: Number | None = Field(
         None, ge=10, le=claims.MAX_LEASE_S, allow_inf_nan=False, description="null: as the tenant's settings say"
     )
 

@@ -9,6 +9,7 @@ left of the promise.
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,8 +28,8 @@ from certloop.serve.errors import CalibrationError
 
 MIN_FIELDS, MIN_DOCUMENTS = 200, 20
 BIN, MAX_BINS = 25, 20
-STRENGTH = 10.0
-"""How many imagined samples the curve above (all kinds; what was in force before) weighs in each bin."""
+STRENGTH, KIND_STRENGTH = 10.0, 5.0
+"""How many imagined samples weigh in each bin: of what was in force before in the curve of all kinds, of that in a kind's."""
 RATES = (0.005, 0.01, 0.02, 0.05)
 
 Floats = NDArray[np.float64]
@@ -66,37 +67,49 @@ def fit(
 
 
 def fit_curves(samples: Sequence[Sample], parent: Calibration | None = None) -> dict[str, Curve]:
-    """One curve over all kinds (``*``) and one a kind."""
+    """One curve over all kinds (``*``) and one a kind, on the same bins: where a kind has no samples, it follows all kinds."""
     mean = float(np.mean([s.right for s in samples])) if samples else 0.5
     above: Callable[[float], float] = (lambda x: parent.probability(ANY_KIND, x)) if parent is not None else (lambda _: mean)
-    pooled = fit_curve(samples, above)
+    bins = bins_of([s.confidence for s in samples])
+    pooled = fit_curve(samples, bins, above, STRENGTH)
     kinds = sorted({sample.kind for sample in samples})
-    return {ANY_KIND: pooled} | {kind: fit_curve([s for s in samples if s.kind == kind], pooled) for kind in kinds}
+    return {ANY_KIND: pooled} | {
+        kind: fit_curve([s for s in samples if s.kind == kind], bins, pooled, KIND_STRENGTH) for kind in kinds
+    }
 
 
-def fit_curve(samples: Sequence[Sample], above: Callable[[float], float]) -> Curve:
-    """Bins of about equal size, each drawn towards ``above`` by ``STRENGTH`` samples, made monotone."""
-    confidence = np.array([s.confidence for s in samples])
-    right = np.array([float(s.right) for s in samples])
-    order = np.argsort(confidence, kind="stable")
-    confidence, right = confidence[order], right[order]
-    n_bins = int(np.clip(len(samples) // BIN, 1, MAX_BINS))
-    edges = [round(i * len(samples) / n_bins) for i in range(n_bins + 1)]
-    x, y, weight = [], [], []
-    start = 0
-    for edge in edges[1:]:
-        end = max(edge, start)
-        while 0 < end < len(samples) and confidence[end] == confidence[end - 1]:
-            end += 1  # equal confidences stay together
-        if end == start:
-            continue
-        centre, n = float(confidence[start:end].mean()), end - start
-        x.append(centre)
-        y.append((float(right[start:end].sum()) + STRENGTH * above(centre)) / (n + STRENGTH))
-        weight.append(n + STRENGTH)
-        start = end
-    fitted = isotonic(np.array(y), np.array(weight))
-    return Curve(tuple(zip(x, (float(np.clip(value, 0.0, 1.0)) for value in fitted), strict=True)), len(samples))
+@dataclass(frozen=True, slots=True)
+class Bins:
+    """``starts`` are the lowest confidences of each bin but the first, ``centres`` the mean confidence in each."""
+
+    starts: tuple[float, ...]
+    centres: tuple[float, ...]
+
+    def place(self, confidence: float) -> int:
+        return bisect_right(self.starts, confidence)
+
+
+def bins_of(confidences: Sequence[float]) -> Bins:
+    """Bins of about equal size; equal confidences stay together."""
+    ordered = sorted(confidences)
+    n_bins = int(np.clip(len(ordered) // BIN, 1, MAX_BINS))
+    cuts = sorted({ordered[round(i * len(ordered) / n_bins)] for i in range(1, n_bins)} - set(ordered[:1]))
+    groups: list[list[float]] = [[] for _ in range(len(cuts) + 1)]
+    for confidence in ordered:
+        groups[bisect_right(cuts, confidence)].append(confidence)
+    return Bins(tuple(cuts), tuple(float(np.mean(group)) if group else 0.5 for group in groups))
+
+
+def fit_curve(samples: Sequence[Sample], bins: Bins, above: Callable[[float], float], strength: float) -> Curve:
+    """The share of right ones in each bin, drawn towards ``above`` by ``strength`` imagined samples, made monotone."""
+    right, n = np.zeros(len(bins.centres)), np.zeros(len(bins.centres))
+    for sample in samples:
+        place = bins.place(sample.confidence)
+        n[place] += 1
+        right[place] += sample.right
+    prior = np.array([above(centre) for centre in bins.centres])
+    fitted = np.clip(isotonic((right + strength * prior) / (n + strength), n + strength), 0.0, 1.0)
+    return Curve(tuple(zip(bins.centres, map(float, fitted), strict=True)), len(samples))
 
 
 def isotonic(y: Floats, weight: Floats) -> Floats:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import select
 
 from certloop.agentrl.signals import Origin, upload_signal
+from certloop.agentrl.store import ErasedError
 from certloop.serve.db.schema import certificates, uploads
 from certloop.serve.feedback.signals import write_signals
 
@@ -39,4 +40,7 @@ def note_reupload(
     asked = select(certificates.c.trajectory_id).where(certificates.c.tenant == tenant, certificates.c.document_id == before)
     trajectories = [traj_id for traj_id in connection.execute(asked).scalars() if traj_id is not None]
     signals = [upload_signal(Origin(traj_id, UPLOADS, accepted_at), same_document=True) for traj_id in trajectories]
-    return write_signals(service, connection, tenant, signals, UPLOADS)
+    try:
+        return write_signals(service, connection, tenant, signals, UPLOADS)
+    except ErasedError:  # erased in the store, and the service has not heard of it yet
+        return ()

@@ -153,7 +153,7 @@ def view(service: Service, actor: Actor, certificate_id: str) -> dict[str, Any]:
             "quality": read["quality"],
             "seals": read["seals"],
             "qr": read["qr"],
-            "fields": _fields_json(fields, read["fields"], kind, calibration),
+            "fields": _fields_json(certificate_id, fields, read["fields"], kind, calibration),
             "missing": missing_fields(kind, fields),
             "validations": [v.to_json() for v in check_document(certificate.doc_type, values_of(fields), _payloads(read))],
             "comparisons": [comparison.to_json() for comparison in compared],
@@ -199,7 +199,9 @@ def _row_json(row: Any, now: str, asked: State) -> dict[str, Any]:
     return _head(certificate, review, now, blind)
 
 
-def _fields_json(fields: Fields, read: Fields, kind: DocumentType | None, calibration: Calibration) -> dict[str, dict[str, Any]]:
+def _fields_json(
+    certificate_id: str, fields: Fields, read: Fields, kind: DocumentType | None, calibration: Calibration
+) -> dict[str, dict[str, Any]]:
     out = {}
     for name, field in fields.items():
         spec = kind.fields.get(name) if kind is not None else None
@@ -213,6 +215,7 @@ def _fields_json(fields: Fields, read: Fields, kind: DocumentType | None, calibr
             "kind": spec.kind.value if spec is not None else None,
             "required": bool(spec is not None and spec.required),
             "probability": sure,
+            "crop": None if field["box"] is None else f"/v1/certificates/{certificate_id}/pages/{field['page']}.png?field={name}",
             "edited": field.get("edited"),
             "read_value": None if before is None else before["value"],
         }

@@ -159,9 +159,9 @@ class World:
         result = Result("scan.png", FileStatus.OK, documents)
         assert record(self.service, mine, PagesRead(result, {0: PNG}, 0.5))
 
-    def certificate(self, document: Document | None = None, **form: str) -> str:
+    def certificate(self, document: Document | None = None, content: bytes | None = None, **form: str) -> str:
         """Hand in a file and have it read as ``document``; returns the certificate's id (also the trajectory's)."""
-        document_id = self.hand_in(**form)
+        document_id = self.hand_in(content=content, **form)
         self.read(document_id, licence() if document is None else document)
         return f"{document_id}.0"
 
@@ -175,10 +175,10 @@ class World:
 
 
 @contextmanager
-def open_world(folder: Path, **config: Any) -> Iterator[World]:
+def open_world(folder: Path, url: str = "", **config: Any) -> Iterator[World]:
     """A service with tenants acme and other, over HTTP on a free port. Nothing is sampled unless a test says so."""
     clock = Clock()
-    service = Service.open(ServeConfig(f"sqlite:///{folder / 'serve.db'}", **config), clock)
+    service = Service.open(ServeConfig(url or f"sqlite:///{folder / 'serve.db'}", **config), clock)
     service.attach_jobs(NoJobs())
     quiet = TenantSettings.model_validate(
         {"review": {"sampling": 0.0, "double_check": 0.0}, "rate_per_s": 10_000, "burst": 10_000}

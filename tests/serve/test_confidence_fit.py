@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from certloop.serve.confidence.calibration import ANY_KIND, Calibration, Curve, Step, binomial_tail, from_json, steps_of
-from certloop.serve.confidence.fit import Sample, ece, fit, fit_curve, isotonic, passing
+from certloop.serve.confidence.fit import Sample, bins_of, ece, fit, fit_curve, isotonic, passing
 from certloop.serve.confidence.versions import builtin
 from certloop.serve.errors import CalibrationError
 from certloop.templates import FieldKind
@@ -51,7 +51,7 @@ def test_an_isotonic_fit_never_falls_and_keeps_the_mean(points: list[tuple[float
 
 @given(st.lists(st.tuples(rates, st.booleans()), min_size=1, max_size=120), rates, rates)
 def test_a_curve_rises_whatever_was_reviewed(seen: list[tuple[float, bool]], a: float, b: float) -> None:
-    curve = fit_curve([Sample("text", c, right, "d") for c, right in seen], lambda _: 0.7)
+    curve = fit_curve([Sample("text", c, right, "d") for c, right in seen], bins_of([c for c, _ in seen]), lambda _: 0.7, 5.0)
     low, high = sorted((a, b))
     assert 0.0 <= curve(low) <= curve(high) <= 1.0
 
@@ -113,11 +113,19 @@ def test_each_kind_has_its_own_curve_and_a_rare_one_leans_on_all() -> None:
         return 0.99 if kind == "uscc" else 0.6
 
     samples = simulated(3, 4000, true, ("text", "uscc"))
-    made = fit([*samples, *(Sample("money", 0.9, False, f"d{i}") for i in range(3))], version="v", source="simulation")
+    made = fit([*samples, *(Sample("money", 0.9, False, f"d{i}") for i in range(6))], version="v", source="simulation")
     assert made.probability("uscc", 0.95) > 0.93 and made.probability("text", 0.95) < 0.7
     pooled = made.probability(ANY_KIND, 0.9)
-    assert made.probability("money", 0.9) > pooled * 10 / 13 - 0.01, "three errors weigh less than what is known of all"
+    assert pooled * 5 / 11 - 0.01 < made.probability("money", 0.9) < pooled, "at most six errors against five imagined fields"
     assert made.probability("never_seen", 0.9) == pooled
+
+
+def test_a_kind_that_was_only_seen_sure_is_not_believed_when_unsure() -> None:
+    samples = simulated(3, 2000, overconfident)
+    sure = [Sample("money", 0.999, True, f"d{i}") for i in range(100)]
+    made = fit([*samples, *sure], version="v", source="simulation")
+    assert made.probability("money", 0.999) > 0.97
+    assert made.probability("money", 0.5) < made.probability(ANY_KIND, 0.5) + 0.1 < 0.5
 
 
 def test_the_parent_counts_while_little_is_known() -> None:
