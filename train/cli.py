@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+from certloop.train.pack.command import pack_command
+from certloop.train.teach.command import teach
+
 app = typer.Typer(
     help="Plan and run training: SFT, distillation, GSPO; on this machine, with ms-swift, or in the tinker cloud.",
     no_args_is_help=True,
@@ -17,6 +20,8 @@ ConfigArgument = Annotated[
     str, typer.Argument(metavar="CONFIG", help="A run file (TOML), or a built-in name: nano, qwen3vl-4b, ...")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+app.command("teach")(teach)
+app.command("pack")(pack_command)
 
 
 @app.command("plan")

@@ -25,7 +25,7 @@ def accelerate_yaml(config: RunConfig) -> str:
         "debug: false",
         f"distributed_type: {kind}",
         "machine_rank: 0",
-        f"mixed_precision: {'bf16' if on_gpu and config.student.dtype == 'bfloat16' else 'no'}",
+        f"mixed_precision: '{'bf16' if on_gpu and config.student.dtype == 'bfloat16' else 'no'}'",
         "num_machines: 1",
         f"num_processes: {config.hardware.count}",
         "rdzv_backend: static",
