@@ -38,6 +38,7 @@ class Service:
         self.clock = clock
         self.cipher: Cipher = store.cipher
         self._jobs: Jobs | None = None
+        self._handles: dict[str, TenantStore] = {}
         self.readers: Readers | None = None
         self.ending = False  # streams end by themselves, so that the process may
 
@@ -80,7 +81,10 @@ class Service:
         self._jobs, self.readers = jobs, readers
 
     def tenant(self, tenant: str) -> TenantStore:
-        return self.store.for_tenant(tenant)
+        """The store's handle of one tenant; asked for once."""
+        if tenant not in self._handles:
+            self._handles[tenant] = self.store.for_tenant(tenant)
+        return self._handles[tenant]
 
     def now(self) -> str:
         """The clock's time as the tables write it: UTC, microseconds, so that text order is time order."""

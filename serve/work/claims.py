@@ -28,6 +28,7 @@ class Claim:
     failures: int
     priority: int
     before: int = 0
+    accepted_at: str = ""
 
     @property
     def vanished(self) -> int:
@@ -42,7 +43,7 @@ def claim(service: Service, tenant: str, document_id: str) -> Claim | None:
             return None
         note = {} if row.error is None else json.loads(row.error)
         failures, before = int(note.get("failures", 0)), int(note.get("before", 0))
-        mine = Claim(tenant, document_id, row.attempts + 1, failures, row.priority, before)
+        mine = Claim(tenant, document_id, row.attempts + 1, failures, row.priority, before, row.accepted_at)
         values = {"status": Status.RUNNING, "attempts": mine.attempt, "started_at": service.now()}
         connection.execute(update(uploads).where(*still_open(tenant, document_id)).values(**values))
         return mine

@@ -34,11 +34,12 @@ _PR_SET_PDEATHSIG = 1
 
 @dataclass(frozen=True, slots=True)
 class PagesRead:
-    """What one try gave: the result, the pages as PNG by their number in the file, and the CPU seconds of the reader."""
+    """What one try gave: the result, the pages as PNG by their number in the file, and the reader's seconds."""
 
     result: Result
     pages: Mapping[int, bytes] = field(default_factory=dict)
     cpu_s: float = 0.0
+    wall_s: float = 0.0
 
 
 class PageReader(Protocol):
@@ -78,7 +79,7 @@ class _ExtractorWithPages:
         from certloop.extract.ingest import Page
         from certloop.extract.recording import png
 
-        before = time.process_time()
+        before, began = time.process_time(), time.monotonic()
         try:
             result, pages = self._read(source, name=name, doc_type=doc_type)
             if (outage := _outage(result)) is not None:
@@ -89,7 +90,7 @@ class _ExtractorWithPages:
             return error
         except Exception as error:  # noqa: BLE001 - its text may quote the document: only its kind leaves the process
             return ReaderFailedError(f"reading failed ({type(error).__name__}); the document stays and can be tried again")
-        return PagesRead(result, images, time.process_time() - before)
+        return PagesRead(result, images, time.process_time() - before, time.monotonic() - began)
 
 
 def _outage(result: Result) -> CertloopError | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
@@ -24,6 +25,7 @@ from certloop.serve.db.access import reading, writing
 from certloop.serve.db.schema import uploads
 from certloop.serve.errors import ReaderCrashedError, ReaderStoppedError
 from certloop.serve.work.claims import Claim, claim, note_of, settle, still_open
+from certloop.serve.work.count import count
 from certloop.serve.work.record import fail, give_up, record
 from certloop.serve.work.states import Status
 
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from certloop.serve.work.readers import Readers
 
 T = TypeVar("T")
-MAX_VANISHED = 10
+MAX_VANISHED = 15
 """Tries that may end without a word (the whole service was killed) before the document is taken for the cause."""
 AGAIN_AFTER_S = (2.0, 10.0, 60.0, 300.0)
 OUTAGE_WAIT_S = 0.5
@@ -92,7 +94,9 @@ class Work:
         try:
             read = self._readers.read(document_id, content, doc_type, self._service.config.jobs.timeout_s, begin)
             if read is not None:
-                self._patiently(lambda: record(self._service, claims[0], read))
+                began = time.monotonic()
+                if self._patiently(lambda: record(self._service, claims[0], read)):
+                    count(self._service, claims[0], read, time.monotonic() - began)
         except (ReaderStoppedError, ErasedError):
             raise
         except CertloopError as error:
