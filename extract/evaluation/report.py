@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from certloop.extract.evaluation.bootstrap import RESAMPLES, Interval, mean_interval, paired_interval, ratio_interval
 from certloop.extract.evaluation.calibration import ConfidenceSample, ReliabilityBin, wilson_interval
 from certloop.extract.evaluation.causes import Cause
+from certloop.extract.evaluation.errors import EvaluationError
 from certloop.extract.result import Polygon, polygon_to_json
 
 
@@ -119,6 +121,39 @@ class FieldError:
 
 
 @dataclass(frozen=True, slots=True)
+class DocumentScore:
+    """One scored document: what intervals and paired comparisons are made of. ``strict`` counts its printed fields."""
+
+    file: str
+    document: int
+    doc_type: str
+    strict: Count
+    f1: float
+    reward: float
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerCounts:
+    """Of a model's answers, where one read: how many were asked for, held a whole JSON object, and were exactly what was
+    asked for (no mark of ``extract.engine.answer_parser``); ``marks`` counts what was not, ``tokens`` what was sampled."""
+
+    asked: int = 0
+    valid: Count = Count()
+    strict: Count = Count()
+    marks: Mapping[str, int] = field(default_factory=dict)
+    tokens: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "asked": self.asked,
+            "valid": self.valid.to_json(),
+            "strict": self.strict.to_json(),
+            "marks": dict(self.marks),
+            "tokens": self.tokens,
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class FileCounts:
     """``missing``: labelled without a result; ``unlabelled``: a result without a label (not scored)."""
 
@@ -158,6 +193,32 @@ class Report:
     errors: tuple[FieldError, ...]
     skipped: Mapping[str, int]
     samples: tuple[ConfidenceSample, ...] = ()
+    scored: tuple[DocumentScore, ...] = ()
+    answers: AnswerCounts = AnswerCounts()
+
+    def intervals(self, doc_type: str | None = None, *, seed: int = 0, resamples: int = RESAMPLES) -> dict[str, Interval]:
+        """Strict rate, F1 and reward with 95 % intervals by bootstrap over documents, of one type or of all."""
+        chosen = [d for d in self.scored if doc_type in (None, d.doc_type)]
+        strict = [float(d.strict.ok) for d in chosen], [float(d.strict.n) for d in chosen]
+        return {
+            "strict": ratio_interval(*strict, seed=seed, resamples=resamples),
+            "f1": mean_interval([d.f1 for d in chosen], seed=seed, resamples=resamples),
+            "reward": mean_interval([d.reward for d in chosen], seed=seed, resamples=resamples),
+        }
+
+    def against(self, before: Report, *, seed: int = 0, resamples: int = RESAMPLES) -> dict[str, Interval]:
+        """How much better this reading is than another of the same labels, document by document.
+
+        Raises EvaluationError when the two did not score the same documents.
+        """
+        theirs = {(d.file, d.document): d for d in before.scored}
+        if len(theirs) != len(self.scored) or any((d.file, d.document) not in theirs for d in self.scored):
+            raise EvaluationError("the two readings did not score the same documents; evaluate both with the same labels")
+        pairs = [(d, theirs[d.file, d.document]) for d in self.scored]
+        return {
+            name: paired_interval([take(a) for a, _ in pairs], [take(b) for _, b in pairs], seed=seed, resamples=resamples)
+            for name, take in (("strict", _strict_rate), ("f1", _f1), ("reward", _reward))
+        }
 
     def summary(self) -> str:
         """Return the one line of the development pack's scorer, with Wilson's 95 % interval."""
@@ -175,10 +236,17 @@ class Report:
 
         return render_table(self, width=width)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return everything but ``samples`` as values that ``json.dumps`` takes."""
+    def to_json(self, *, seed: int = 0, resamples: int = RESAMPLES) -> dict[str, Any]:
+        """Return everything but ``samples`` as values that ``json.dumps`` takes; ``seed`` draws the bootstrap's samples."""
+        groups = (None, *self.by_type)
+        bootstrap = {
+            group or "all": {k: v.to_json() for k, v in self.intervals(group, seed=seed, resamples=resamples).items()}
+            for group in groups
+        }
         return {
             "overall": self.overall.to_json(),
+            "bootstrap_95": {"seed": seed, "resamples": resamples, "by_document": bootstrap},
+            "answers": self.answers.to_json(),
             "codes": self.codes.to_json(),
             "unknown_types": self.unknown.to_json(),
             "types": self.types.to_json(),
@@ -207,6 +275,18 @@ class Report:
             "errors": [error.to_json() for error in self.errors],
             "skipped": dict(self.skipped),
         }
+
+
+def _strict_rate(document: DocumentScore) -> float:
+    return document.strict.rate if document.strict.rate is not None else 1.0
+
+
+def _f1(document: DocumentScore) -> float:
+    return document.f1
+
+
+def _reward(document: DocumentScore) -> float:
+    return document.reward
 
 
 def mean(values: list[float]) -> float | None:

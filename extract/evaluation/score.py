@@ -16,11 +16,23 @@ from certloop.extract.evaluation.calibration import ConfidenceSample, expected_c
 from certloop.extract.evaluation.causes import Cause, guess_cause
 from certloop.extract.evaluation.labels import LabelDocument, LabelRow
 from certloop.extract.evaluation.normalise import comparable, same_value
-from certloop.extract.evaluation.report import Count, DocumentCounts, FieldError, FieldScores, FileCounts, Report, Scores, mean
+from certloop.extract.evaluation.report import (
+    AnswerCounts,
+    Count,
+    DocumentCounts,
+    DocumentScore,
+    FieldError,
+    FieldScores,
+    FileCounts,
+    Report,
+    Scores,
+    mean,
+)
 from certloop.extract.evaluation.schema import Schema, TypeSchema
 from certloop.extract.result import Document, FieldResult, FileStatus, Result
 
 UNKNOWN = "unknown"
+MODEL_STEP = "ask_model"
 CODE_KINDS = frozenset({"uscc", "regno15"})
 DEVPACK_SKIP = frozenset({"证照名称", "标题", "经营方式", "网络经营", "账户性质"})
 """What the development pack's scorer leaves out. The default, so that both give the same counts; pass ``skip=()`` for all."""
@@ -38,6 +50,7 @@ def evaluate(
     for row, result in pairs:
         _score_file(tally, row, result, schema, frozenset(skip))
     present = [result for _, result in pairs if result is not None]
+    tally.answers = answer_counts(document for result in present for document in result.documents)
     tally.files = FileCounts(
         labelled=len(pairs),
         missing=len(pairs) - len(present),
@@ -77,6 +90,21 @@ class _Tally:
     skipped: Counter[str] = field(default_factory=Counter)
     files: FileCounts = field(default_factory=FileCounts)
     documents: DocumentCounts = field(default_factory=DocumentCounts)
+    answers: AnswerCounts = field(default_factory=AnswerCounts)
+
+
+def answer_counts(documents: Iterable[Document]) -> AnswerCounts:
+    """What a model's answers were like, from the steps that asked it (results read from JSON Lines have none)."""
+    results = [step["result"] for document in documents for step in document.steps if step.get("tool") == MODEL_STEP]
+    marks = Counter(mark for result in results for mark in result["marks"])
+    asked = len(results)
+    return AnswerCounts(
+        asked,
+        Count(sum(result["outcome"] == "clean" for result in results), asked),
+        Count(sum(not result["marks"] and result["finish"] == "stop" for result in results), asked),
+        dict(marks.most_common()),
+        sum(int(result["tokens"]) for result in results),
+    )
 
 
 def _score_file(tally: _Tally, row: LabelRow, result: Result | None, schema: Schema, skip: frozenset[str]) -> None:
@@ -186,7 +214,14 @@ def _report(tally: _Tally) -> Report:
         errors=tuple(sorted(errors, key=_severity)),
         skipped=dict(tally.skipped.most_common()),
         samples=samples,
+        scored=tuple(_document_score(d) for d in tally.scored),
+        answers=tally.answers,
     )
+
+
+def _document_score(document: _Scored) -> DocumentScore:
+    strict = _strict(document.answers)
+    return DocumentScore(document.file, document.index, document.doc_type, strict, document.greedy_f1, document.reward)
 
 
 def _error(document: _Scored, answer: _Answer) -> FieldError:

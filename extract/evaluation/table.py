@@ -35,6 +35,12 @@ def summary_lines(report: Report) -> list[str]:
         lines.append("types mixed up: " + "; ".join(wrong))
     if report.skipped:
         lines.append("not scored: " + ", ".join(f"{label} x{n}" for label, n in report.skipped.items()))
+    if report.scored:
+        lines.append("by document, 95 % bootstrap: " + "; ".join(f"{name} {i}" for name, i in report.intervals().items()))
+    if report.answers.asked:
+        answers = report.answers
+        marks = "".join(f", {mark} {n}" for mark, n in answers.marks.items())
+        lines.append(f"answers: valid JSON {answers.valid}, as asked for {answers.strict}, {answers.tokens} tokens{marks}")
     return [*lines, report.summary()]
 
 

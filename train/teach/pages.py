@@ -176,5 +176,23 @@ def nano_labelled(
     return out
 
 
+def write_labels(path: Path, pages: Sequence[LabelledPage]) -> None:
+    """The pages' labels as ``certloop evaluate`` and ``load_pages`` read them; pictures are named relative to the file's
+    folder."""
+    lines = []
+    for page in pages:
+        absent = [spec.label for spec in page.doc_type.fields.values() if spec.label not in page.fields]
+        label = {
+            "file": page.image.relative_to(path.parent).as_posix(),
+            "doc_type": page.doc_type.id,
+            "fields": dict(page.fields),
+            "absent_fields": absent,
+            "layout": page.layout,
+            "split": page.split,
+        }
+        lines.append(json.dumps(label, ensure_ascii=False) + "\n")
+    path.write_text("".join(lines), encoding="utf-8")
+
+
 def image_sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
