@@ -14,7 +14,7 @@ from certloop.agentrl.store.schema import audit as audit_table
 from certloop.agentrl.trajectory import Consent
 from certloop.serve.api.cursors import read_cursor, write_cursor
 from certloop.serve.api.security import allowed
-from certloop.serve.api.shapes import Body, Cursor, KeyId, Limit, Name, Open, UserId
+from certloop.serve.api.shapes import Body, Bool, Cursor, KeyId, Limit, Name, Number, Open, UserId, Whole
 from certloop.serve.db.access import reading
 from certloop.serve.errors import CursorError
 from certloop.serve.people import keys, tenants, users
@@ -148,7 +148,7 @@ class AuditPage(BaseModel):
 
 class ReviewChange(Body):
     accepted_error: AcceptedError | None = None
-    all_fields: bool | None = None
+    all_fields: Bool | None = None
     sampling: Share | None = None
     lease_s: LeaseSeconds | None = None
     double_check: Share | None = None
@@ -182,14 +182,14 @@ class KeyIn(Body):
     name: Name
     role: Role
     scopes: list[Permission] = Field([], max_length=len(Permission), description="only narrow the role; empty: all of it")
-    lifetime_days: int | None = Field(None, ge=1, le=3650, description="null: until it is revoked")
+    lifetime_days: Whole | None = Field(None, ge=1, le=3650, description="null: until it is revoked")
     user_id: str | None = Field(None, pattern=r"^usr_[0-9a-f]{32}$", description="the key ends with this user")
 
 
 class RotateIn(Body):
     model_config = ConfigDict(json_schema_extra={"example": {"overlap_hours": 24}})
-    overlap_hours: float = Field(24.0, ge=0, le=720, allow_inf_nan=False, description="how long the old key works on")
-    lifetime_days: int | None = Field(None, ge=1, le=3650, description="null: as long as the old one was made for")
+    overlap_hours: Number = Field(24.0, ge=0, le=720, allow_inf_nan=False, description="how long the old key works on")
+    lifetime_days: Whole | None = Field(None, ge=1, le=3650, description="null: as long as the old one was made for")
 
 
 class UserIn(Body):
@@ -204,7 +204,7 @@ class UserIn(Body):
 class UserChange(Body):
     model_config = ConfigDict(json_schema_extra={"example": {"disabled": True}})
     role: Role | None = None
-    disabled: bool | None = None
+    disabled: Bool | None = None
     password: SecretStr | None = Field(None, min_length=MIN_LENGTH, max_length=MAX_LENGTH)
 
 

@@ -84,6 +84,7 @@ class BatchesOut(BaseModel):
     "",
     summary="Hand in many files",
     status_code=202,
+    responses={404: {}},
     response_model=AcceptedOut,
     openapi_extra=forms.body_schema(forms.BatchReference, forms.BatchForm, "files", many=True),
 )

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Path, Query
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from certloop.serve.api.security import allowed
-from certloop.serve.api.shapes import Body, Open
+from certloop.serve.api.shapes import Body, Bool, Open
 from certloop.serve.confidence import report, versions
 from certloop.serve.people.actor import Actor
 from certloop.serve.people.roles import Permission
@@ -98,7 +98,7 @@ class CalibrationOut(BaseModel):
 
 class FitIn(Body):
     model_config = ConfigDict(json_schema_extra={"example": {"activate": False}})
-    activate: bool = Field(False, description="put it in force at once")
+    activate: Bool = Field(False, description="put it in force at once")
 
 
 @router.get("/calibration", summary="Straight-through rate and calibration")

@@ -42,6 +42,7 @@ LISTING = "documents"
     "",
     summary="Hand in a file",
     status_code=202,
+    responses={404: {}},
     response_model=AcceptedOut,
     openapi_extra=forms.body_schema(forms.DocumentReference, forms.DocumentForm, "file", many=False),
 )

@@ -50,7 +50,9 @@ class HeardOut(BaseModel):
     repeated: bool
 
 
-@router.post("/conversations/{trajectory_id}/messages", status_code=201, summary="The next message as feedback")
+@router.post(
+    "/conversations/{trajectory_id}/messages", status_code=201, summary="The next message as feedback", responses={410: {}}
+)
 def add_message(service: Open, actor: Speaker, trajectory_id: TrajectoryId, body: MessageIn) -> HeardOut:
     """Thanks count for the answer, a correction against it; a message that says how it should have been done leaves a hint."""
     heard = messages.hear(

@@ -13,7 +13,7 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 
 from certloop.agentrl.trajectory import Consent
-from certloop.serve.api.shapes import PLAIN, Body
+from certloop.serve.api.shapes import PLAIN, Body, Bool
 from certloop.serve.errors import MediaTypeError, RequestError, TooLargeError
 from certloop.serve.intake.accept import MAX_NAME_CHARS, NewBatch, Wishes
 
@@ -80,7 +80,7 @@ class BatchReference(Options):
         },
     )
     name: Annotated[str, StringConstraints(max_length=MAX_NAME_CHARS, pattern=PLAIN)] = ""
-    dossier: bool = Field(False, description="all files belong to one supplier: check them against each other")
+    dossier: Bool = Field(False, description="all files belong to one supplier: check them against each other")
     documents: list[Reference] = Field(min_length=1, max_length=10_000)
 
     def batch(self) -> NewBatch:

@@ -28,6 +28,6 @@ def get_dead(service: Open, actor: Manager, limit: Limit = 50, cursor: Cursor = 
     return DocumentsOut(items=[document_out(upload) for upload in found], next_cursor=next_cursor)
 
 
-@router.post("/dead/{document_id}/retry", summary="Try one again", status_code=202)
+@router.post("/dead/{document_id}/retry", summary="Try one again", status_code=202, responses={409: {}})
 def retry_dead(service: Open, actor: Manager, document_id: DocumentId) -> DocumentOut:
     return document_out(retry(service, actor, document_id))

@@ -55,6 +55,10 @@ def _complete(path: str, operation: dict[str, Any]) -> None:
         wanted.add(422)
     if "requestBody" in operation:
         wanted |= {413, 415}
+    if "428" in responses:
+        for parameter in operation["parameters"]:
+            if parameter["name"] == "If-Match":  # it may be missing, and is then answered 428 and not 422
+                parameter |= {"required": True, "schema": {"type": "string", "pattern": '^"[0-9]{1,9}"$'}}
     wanted |= {int(status) for status in responses if status.isdigit() and int(status) >= 400}
     for status in sorted(wanted):
         given = responses.get(str(status), {})

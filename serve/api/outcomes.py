@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from certloop.serve.api.security import allowed
-from certloop.serve.api.shapes import Body, Open
+from certloop.serve.api.shapes import Body, Bool, Open
 from certloop.serve.feedback import outcomes
 from certloop.serve.people.actor import Actor
 from certloop.serve.people.roles import Permission
@@ -28,7 +28,7 @@ class OutcomeIn(Body):
     model_config = ConfigDict(json_schema_extra={"example": _OUTCOME})
     trajectory_id: str = Field(pattern=r"^[A-Za-z0-9_.-]{1,100}$", description="of the certificate, as in its result")
     kind: str = Field(pattern=r"^[a-z][a-z0-9_]{1,63}$", description="a word for what is told; `first_pass` is the service's own")
-    good: bool
+    good: Bool
     outcome_id: str | None = Field(
         None, min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.:-]+$", description="yours; the same id again adds nothing"
     )
@@ -59,6 +59,8 @@ class RatesOut(BaseModel):
     status_code=201,
     summary="Tell a business outcome",
     responses={
+        404: {},
+        410: {},
         200: {"model": OutcomeOut, "description": "Told before"},
         409: {"description": "The id stands for another outcome"},
     },

@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from fastapi.routing import iter_route_contexts
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
@@ -104,6 +105,8 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
+        if (allow := _overshadowed(request, error)) is not None:
+            return answer(405, "method_not_allowed", "Method Not Allowed", request, headers={"Allow": allow})
         places = [
             {"loc": [p if isinstance(p, int) else str(p)[:64] for p in e["loc"]], "message": e["msg"]} for e in error.errors()
         ]
@@ -112,4 +115,23 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     def http(request: Request, error: HTTPException) -> JSONResponse:
         code = _HTTP_CODES.get(error.status_code, "request_invalid" if error.status_code < 500 else "internal")
-        return answer(error.status_code, code, str(error.detail), request, headers=error.headers)
+        headers = dict(error.headers or {})
+        if error.status_code == 405:  # the router names the methods of the first route only
+            headers["Allow"] = ", ".join(_methods(request))
+        return answer(error.status_code, code, str(error.detail), request, headers=headers)
+
+
+def _overshadowed(request: Request, error: RequestValidationError) -> str | None:
+    """The methods of a route whose path is written out (``/reviews/summary``) when a request with another method of its own was
+    taken for one with an id in that place (``/reviews/{certificate_id}``); None otherwise."""
+    taken_for_id = any(e["loc"][0] == "path" for e in error.errors())
+    return ", ".join(_methods(request, exact=True)) or None if taken_for_id else None
+
+
+def _methods(request: Request, *, exact: bool = False) -> list[str]:
+    """The methods of a path; of routes with ids in their path only where none is written out."""
+    path = request.url.path
+    routes = [route for route in iter_route_contexts(request.app.routes) if getattr(route, "path_regex", None)]
+    written_out = [route for route in routes if route.path == path]
+    chosen = written_out or ([] if exact else [route for route in routes if route.path_regex.match(path)])
+    return sorted({method for route in chosen for method in route.methods or ()})

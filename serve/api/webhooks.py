@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from certloop.serve.api.cursors import read_cursor, write_cursor
 from certloop.serve.api.security import allowed
-from certloop.serve.api.shapes import Body, Cursor, DeliveryId, Limit, Open, WebhookId
+from certloop.serve.api.shapes import Body, Bool, Cursor, DeliveryId, Limit, Open, WebhookId
 from certloop.serve.people.actor import Actor
 from certloop.serve.people.roles import Permission
 from certloop.serve.webhooks import deliveries, endpoints
@@ -106,7 +106,7 @@ class WebhookChange(Body):
     model_config = ConfigDict(json_schema_extra={"example": {"disabled": False}})
     url: Url | None = None
     events: Events | None = None
-    disabled: bool | None = None
+    disabled: Bool | None = None
 
 
 @router.post("/webhooks", status_code=201, summary="Add a webhook", responses={409: {}})

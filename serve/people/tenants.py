@@ -19,14 +19,14 @@ from certloop.serve.people.roles import Permission
 if TYPE_CHECKING:
     from certloop.serve.people.actor import Actor
 
-Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-AcceptedError = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
-LeaseSeconds = Annotated[float, Field(ge=10, le=86_400, allow_inf_nan=False)]
+Share = Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False)]
+AcceptedError = Annotated[float, Field(strict=True, gt=0, lt=1, allow_inf_nan=False)]
+LeaseSeconds = Annotated[float, Field(strict=True, ge=10, le=86_400, allow_inf_nan=False)]
 Purpose = Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
-QueueLimit = Annotated[int, Field(ge=1, le=10_000_000)]
-Rate = Annotated[float, Field(gt=0, le=100_000, allow_inf_nan=False)]
-Burst = Annotated[int, Field(ge=1, le=1_000_000)]
-Retention = Annotated[float, Field(gt=0, le=36_500, allow_inf_nan=False)]
+QueueLimit = Annotated[int, Field(strict=True, ge=1, le=10_000_000)]
+Rate = Annotated[float, Field(strict=True, gt=0, le=100_000, allow_inf_nan=False)]
+Burst = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
+Retention = Annotated[float, Field(strict=True, gt=0, le=36_500, allow_inf_nan=False)]
 
 
 class ReviewSettings(BaseModel):
@@ -37,7 +37,7 @@ class ReviewSettings(BaseModel):
     accepted_error: AcceptedError = Field(
         0.02, description="share of errors accepted among fields that nobody looks at; what is less sure goes to review"
     )
-    all_fields: bool = Field(False, description="ask sureness of optional fields, too")
+    all_fields: bool = Field(False, strict=True, description="ask sureness of optional fields, too")
     sampling: Share = Field(0.02, description="share of the certificates that would pass and are looked at all the same")
     lease_s: LeaseSeconds = Field(600.0, description="seconds a claimed review stays claimed")
     double_check: Share = Field(0.05, description="share of the decided certificates that a second auditor decides as well")

@@ -88,7 +88,7 @@ def change(
     disabled: bool | None = None,
     password: str | None = None,
 ) -> User:
-    """Give another role or password, shut out or let in again. Any of these ends the user's sessions."""
+    """Give another role or password, shut out or let in again. Any of these ends the user's sessions; none changes nothing."""
     actor.require(Permission.ADMIN)
     if actor.actor_id == user_id and (disabled or (role is not None and role is not Role.ADMIN)):
         raise ConflictError("nobody takes their own rights away: another admin has to do it")
@@ -100,7 +100,7 @@ def change(
     if disabled is not None:
         values["disabled_at"] = written(place.clock()) if disabled else None
     if not values:
-        raise RequestError("nothing to change: give a role, a password or disabled")
+        return get(place, actor, user_id)
     with writing(place.engine, actor.tenant) as connection:
         _row(connection, actor.tenant, user_id)
         connection.execute(update(users).where(users.c.tenant == actor.tenant, users.c.user_id == user_id).values(**values))

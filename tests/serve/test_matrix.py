@@ -2,129 +2,45 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from audit_world import PNG, less_sure, licence
+from acme_world import Ids, World
+from audit_world import PNG
 from callers import ACME, PASSWORD, Callers, Hands, admin_of
 from fastapi.routing import iter_route_contexts
 
-from certloop.extract.result import FileStatus, Result
 from certloop.serve.api.security import Allowed, public
 from certloop.serve.config import ServeConfig
 from certloop.serve.context import Service
-from certloop.serve.db.access import writing
-from certloop.serve.errors import ReaderCrashedError
 from certloop.serve.jobs.start import start_accepting
 from certloop.serve.people import keys, users
 from certloop.serve.people.actor import Actor
 from certloop.serve.people.roles import GRANTS, Permission, Role
 from certloop.serve.webhooks import endpoints
-from certloop.serve.webhooks.outbox import Event, enqueue
-from certloop.serve.work.claims import claim
-from certloop.serve.work.readers import PagesRead
-from certloop.serve.work.record import give_up, record
 
 P = Permission
 PUBLIC, SIGNED_IN = "public", "signed in"
-Ids = Mapping[str, str]
 
 
-class World:
-    """Resources of the tenant acme, made anew for whoever needs one."""
+class Bad:
+    """Keys that let nobody in."""
 
-    def __init__(self, service: Service, clock: Hands) -> None:
-        self.service, self.callers, self.clock = service, Callers(service), clock
-        self._count = itertools.count()
-        self.made: set[str] = set()
-        make = self.callers.key
-        self.bad = {
+    def __init__(self, world: World, clock: Hands) -> None:
+        make, service = world.callers.key, world.service
+        user_id = world.user()["user_id"]
+        self.keys = {
             "expired": make(ACME, Role.ADMIN, days=1),
             "revoked": make(ACME, Role.ADMIN),
-            "disabled": make(ACME, Role.ADMIN, user=self.user()["user_id"]),
+            "disabled": make(ACME, Role.ADMIN, user=user_id),
             "unknown": "ck_" + "a" * 43,
         }
-        self.callers.user("boss", Role.AUDITOR)
-        keys.revoke(service, admin_of(ACME), self.callers.key_ids[self.bad["revoked"]])
-        bound = keys.get(service, admin_of(ACME), self.callers.key_ids[self.bad["disabled"]]).user_id
-        users.change(service, admin_of(ACME), bound or "", disabled=True)
+        keys.revoke(service, admin_of(ACME), world.callers.key_ids[self.keys["revoked"]])
+        users.change(service, admin_of(ACME), user_id, disabled=True)
         clock.move(days=2)
-
-    def _ids(self, **ids: str) -> Ids:
-        self.made |= set(ids.values())
-        return ids
-
-    def document(self) -> Ids:
-        content = PNG + str(next(self._count)).encode()
-        answer = self.callers.as_("operator").post("/v1/documents", files={"file": ("a.png", content, "image/png")})
-        assert answer.status_code == 202, answer.text
-        return self._ids(document_id=answer.json()["id"])
-
-    def batch(self) -> Ids:
-        content = PNG + str(next(self._count)).encode()
-        answer = self.callers.as_("operator").post("/v1/batches", files={"files": ("a.png", content, "image/png")})
-        assert answer.status_code == 202, answer.text
-        batch_id = answer.json()["id"]
-        listed = self.callers.as_("operator").get(f"/v1/batches/{batch_id}/documents").json()["items"]
-        self._read(listed[0]["id"])
-        return self._ids(batch_id=batch_id, document_id=listed[0]["id"])
-
-    def certificate(self) -> Ids:
-        """Read, and waiting for a person."""
-        document_id = self.document()["document_id"]
-        self._read(document_id)
-        name = f"{document_id}.0"
-        etag = self.callers.as_("auditor").get(f"/v1/reviews/{name}").headers["etag"]
-        made = self._ids(document_id=document_id, certificate_id=name, trajectory_id=name)
-        return {**made, "etag": etag}
-
-    def _read(self, document_id: str) -> None:
-        mine = claim(self.service, ACME, document_id)
-        assert mine is not None
-        result = Result("a.png", FileStatus.OK, (less_sure(licence(), "name", 0.2),))
-        assert record(self.service, mine, PagesRead(result, {0: PNG}, 0.5))
-
-    def dead(self) -> Ids:
-        document_id = self.document()["document_id"]
-        mine = claim(self.service, ACME, document_id)
-        assert mine is not None
-        assert give_up(self.service, mine, ReaderCrashedError("the process ended"))
-        return self._ids(document_id=document_id)
-
-    def decided(self) -> Ids:
-        """Approved by the auditor."""
-        made = self.certificate()
-        path = f"/v1/reviews/{made['certificate_id']}/approve"
-        assert self.callers.as_("auditor").post(path, json={}, headers={"If-Match": made["etag"]}).status_code == 200
-        return made
-
-    def key(self) -> Ids:
-        return self._ids(key_id=keys.create(self.service, admin_of(ACME), "k", Role.OPERATOR)[0].key_id)
-
-    def user(self) -> Ids:
-        login = f"user-{next(self._count)}"
-        return self._ids(user_id=users.create(self.service, admin_of(ACME), login, Role.OPERATOR).user_id)
-
-    def webhook(self) -> Ids:
-        made, _ = endpoints.create(self.service, admin_of(ACME), "https://erp.example.com/in", [Event.DOCUMENT_DONE])
-        return self._ids(webhook_id=made.webhook_id)
-
-    def delivery(self) -> Ids:
-        webhook_id = self.webhook()["webhook_id"]
-        with writing(self.service, ACME) as connection:
-            sent = enqueue(connection, ACME, Event.DOCUMENT_DONE, {"document_id": "doc_1"}, datetime(2026, 3, 1, tzinfo=UTC))
-            connection.exec_driver_sql("UPDATE serve_deliveries SET state = 'failed'")
-        with writing(self.service, ACME) as connection:
-            rows = connection.exec_driver_sql(
-                "SELECT delivery_id FROM serve_deliveries WHERE webhook_id = ?", (webhook_id,)
-            ).scalars()
-            (mine,) = [row for row in rows if row in sent]
-        return self._ids(webhook_id=webhook_id, delivery_id=mine)
 
 
 def nothing(_: World) -> Ids:
@@ -229,16 +145,22 @@ DUMMY: Ids = {
 }  # fmt: skip
 
 
+CLOCK = Hands()
+
+
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    clock = Hands()
     folder: Path = tmp_path_factory.mktemp("matrix")
-    service = Service.open(ServeConfig(f"sqlite:///{folder}/store.db"), clock=clock)
+    service = Service.open(ServeConfig(f"sqlite:///{folder}/store.db"), clock=CLOCK)
     start_accepting(service)
-    with service:
-        made = World(service, clock)
-        with made.callers:
-            yield made
+    with service, Callers(service) as callers:
+        callers.user("boss", Role.AUDITOR)
+        yield World(callers)
+
+
+@pytest.fixture(scope="module")
+def bad(world: World) -> Bad:
+    return Bad(world, CLOCK)
 
 
 def routes(app: Any) -> dict[str, Any]:
@@ -258,7 +180,7 @@ def request(world: World, name: str, who: str, ids: Ids, *, key: str | None = No
     if name == "POST /v1/outcomes":
         sent["json"] = {"trajectory_id": ids["trajectory_id"], "kind": "supplier_accepted", "good": True}
     if name == "POST /v1/users":
-        sent["json"] = {**sent["json"], "login": f"new-{next(world._count)}"}
+        sent["json"] = {**sent["json"], "login": f"new-{world.number()}"}
     if "etag" in row.needs:
         sent["headers"] = {"If-Match": ids.get("etag", '"1"')}
     client = world.callers.as_(who) if key is None else world.callers.with_key(key)
@@ -286,9 +208,9 @@ def test_every_route_asks_for_exactly_the_permission_of_its_row(world: World) ->
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_matrix(world: World, name: str) -> None:
+def test_matrix(world: World, bad: Bad, name: str) -> None:
     row = ROWS[name]
-    strangers = {who: request(world, name, who, DUMMY, key=key).status_code for who, key in world.bad.items()}
+    strangers = {who: request(world, name, who, DUMMY, key=key).status_code for who, key in bad.keys.items()}
     strangers["anonymous"] = request(world, name, "anonymous", DUMMY).status_code
     if row.may == PUBLIC:
         assert set(strangers.values()) == {row.fine}
