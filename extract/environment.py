@@ -228,14 +228,14 @@ def golden_paths(golden: Sequence[str]) -> tuple[tuple[str, ...], ...]:
     return (general,)
 
 
-def verdicts(doc_type: DocumentType, values: Mapping[str, str]) -> dict[str, list[str]]:
-    """The rules that values break, by field id; what no rule speaks about is not there."""
-    broken = {}
+def verdicts(doc_type: DocumentType, values: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The fields whose values break rules, and which."""
+    broken = []
     for name, value in values.items():
         if name in doc_type.fields:
             failed = [v.rule for kind in doc_type.fields[name].validator_kinds for v in validate(kind, value) if v.failed]
             if failed:
-                broken[name] = sorted(set(failed))
+                broken.append({"field": name, "rules": sorted(set(failed))})
     return broken
 
 

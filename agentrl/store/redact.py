@@ -41,7 +41,8 @@ class Pseudonymiser(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """What to look for in folded text (NFKC, so that full-width digits are digits), and the word that stands for it."""
+    """What to look for in folded text (NFKC, so that full-width digits are digits), and the word that stands for it. Where the
+    expression has a group named ``value`` only that group goes: what announces a value stays."""
 
     word: str
     regex: re.Pattern[str]
@@ -49,7 +50,9 @@ class Pattern:
 
 _DATE = re.compile(r"(?<!\d)(?:19|20)\d{2}[-./](?:0?[1-9]|1[0-2])[-./](?:0?[1-9]|[12]\d|3[01])(?!\d)")
 _PLACEHOLDER = re.compile(r"\[[a-z]+\]")
-_MASK = "\ue000"
+MASK = "\ue000"
+"""Stands for every character that is redacted already: no expression of a caller should take a value to begin or end there."""
+MAX_PASSES = 8
 _HAN = r"\u4e00-\u9fff"
 _UNIT = r"(?:号|弄|室|栋|幢|楼|层|座|单元|铺)"
 DEFAULT_PATTERNS = (
@@ -81,7 +84,7 @@ class PatternRedactor:
         folded = sorted({_fold(name).strip() for name in names}, key=lambda name: (-len(name), name))
         words = [r"\s?".join(map(re.escape, name)) for name in folded if len(name) > 1]
         own = (Pattern("name", re.compile("|".join(words))),) if words else ()
-        self._patterns = (*own, *patterns, *DEFAULT_PATTERNS)
+        self._patterns = (*own, *patterns)
         self._fields = frozenset(fields)
 
     @property
@@ -89,6 +92,14 @@ class PatternRedactor:
         return self._fields
 
     def text(self, text: str) -> str:
+        """What is left when nothing more is found: a value that went may have hidden another one's beginning."""
+        for _ in range(MAX_PASSES):
+            if (less := self._once(text)) == text:
+                break
+            text = less
+        return text
+
+    def _once(self, text: str) -> str:
         folded, out, end = _fold(text), [], 0
         for start, stop, word in self._spans(folded):
             out.append(text[end:start])
@@ -97,28 +108,39 @@ class PatternRedactor:
         return "".join([*out, text[end:]])
 
     def _spans(self, folded: str) -> list[tuple[int, int, str]]:
-        work = _DATE.sub(_blank, _PLACEHOLDER.sub(_blank, folded))
+        work = _PLACEHOLDER.sub(_blank, folded)
         spans: list[tuple[int, int, str]] = []
-        for pattern in self._patterns:
-            spans += [(m.start(), m.end(), pattern.word) for m in pattern.regex.finditer(work) if m.end() > m.start()]
-            work = pattern.regex.sub(_blank, work)
+        for pattern in (*self._patterns, None, *DEFAULT_PATTERNS):
+            if pattern is None:  # dates stay, unless the caller's patterns say otherwise
+                work = _DATE.sub(_blank, work)
+                continue
+            group = "value" if "value" in pattern.regex.groupindex else 0
+            found = [m.span(group) for m in pattern.regex.finditer(work) if m.end(group) > m.start(group)]
+            for start, stop in found:
+                spans.append((start, stop, pattern.word))
+                work = work[:start] + MASK * (stop - start) + work[stop:]
         return sorted(spans)
 
 
 def _blank(match: re.Match[str]) -> str:
-    return _MASK * (match.end() - match.start())
+    return MASK * (match.end() - match.start())
 
 
 def own_redactor(
     trajectory: Trajectory, signals: Iterable[Signal] = (), fields: Collection[str] = (), patterns: Iterable[Pattern] = ()
 ) -> PatternRedactor:
     """A redactor that also knows this document's own values: those of its answer and those that auditors wrote."""
+    words = sorted(own_values(trajectory, signals), key=lambda v: (-len(v), v))
+    own = [Pattern("value", re.compile("|".join(map(re.escape, words))))] if words else []
+    return PatternRedactor(patterns=[*own, *patterns], fields=fields)
+
+
+def own_values(trajectory: Trajectory, signals: Iterable[Signal] = ()) -> frozenset[str]:
+    """The values of a trajectory's answer and those that auditors wrote, folded; single characters are no values."""
     known = set(_leaves(_parsed(trajectory.final_json)))
     for signal in signals:
         known |= set(_leaves([signal.evidence.get("old"), signal.evidence.get("new")]))
-    words = sorted({_fold(v).strip() for v in known if len(v.strip()) > 1}, key=lambda v: (-len(v), v))
-    own = [Pattern("value", re.compile("|".join(map(re.escape, words))))] if words else []
-    return PatternRedactor(patterns=[*own, *patterns], fields=fields)
+    return frozenset(_fold(v).strip() for v in known if len(v.strip()) > 1)
 
 
 def _parsed(text: str | None) -> Any:

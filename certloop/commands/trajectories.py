@@ -98,10 +98,14 @@ def show(
 ) -> None:
     """Show one trajectory: its steps, its answer, what was said about it. Values are redacted unless --reveal is given."""
     from certloop.agentrl.signals.schema import to_json as signal_to_json
-    from certloop.agentrl.store import own_redactor, redact_signal, redact_trajectory
+    from certloop.agentrl.store import redact_signal, redact_trajectory
     from certloop.agentrl.trajectory import to_json
     from certloop.agentrl.trajectory.render import render
+    from certloop.extract.redaction import certificate_redactor
+    from certloop.settings import Settings
+    from certloop.templates import load_types
 
+    registry = load_types(Settings.load().template_path)
     with open_store(url) as store:
         handle = open_tenant(store, tenant)
         stored = handle.trajectory(traj_id)
@@ -109,7 +113,7 @@ def show(
             handle.note(actor(), "reveal", trajectory=traj_id)
     trajectory, signals = stored.trajectory, stored.signals
     if not reveal:
-        redactor = own_redactor(trajectory, signals)
+        redactor = certificate_redactor(trajectory, signals, registry)
         trajectory, signals = redact_trajectory(trajectory, redactor), tuple(redact_signal(s, redactor) for s in signals)
     if as_json:
         out = {"trajectory": to_json(trajectory), "signals": [signal_to_json(s) for s in signals]}

@@ -20,7 +20,8 @@ from certloop.agentrl.signals import (
     classify_message,
     next_message_signals,
 )
-from certloop.agentrl.store import own_redactor
+from certloop.agentrl.store import redact_json
+from certloop.extract.redaction import certificate_redactor
 from certloop.serve.db.access import writing
 from certloop.serve.feedback.signals import write_signals
 from certloop.serve.people.roles import Permission
@@ -91,7 +92,8 @@ def _judged(
     config = service.config.judge
     if config is None or by_rules is None:
         return by_rules, "rules", None
-    judge = LlmJudge(config, redact=own_redactor(stored.trajectory, stored.signals).text)
+    redactor = certificate_redactor(stored.trajectory, stored.signals, service.registry)
+    judge = LlmJudge(config, redact=lambda text: str(redact_json(text, redactor)))
     try:
         return judge.judge(previous_request or "", stored.trajectory.final_json or "", message), config.model, None
     except JudgeError as error:
