@@ -38,13 +38,13 @@ class _Seen:
 
 
 def report(service: Service, actor: Actor, *, last: int = 200) -> dict[str, Any]:
-    """Over the ``last`` certificates that were read, and over what auditors reviewed."""
+    """Over the ``last`` certificates that were read, and the ``last`` that auditors reviewed."""
     actor.require(Permission.LEARNING_READ)
     with reading(service, actor.tenant) as connection:
         calibration, policy = active(connection, actor.tenant), policy_of(connection, actor.tenant)
         seen = _seen(connection, actor.tenant, service.registry, last)
-        reviewed = list(reviewed_samples(connection, actor.tenant, service.registry))
-        sampled = list(reviewed_samples(connection, actor.tenant, service.registry, sampled=True))
+        reviewed = list(reviewed_samples(connection, actor.tenant, service.registry, last))
+        sampled = list(reviewed_samples(connection, actor.tenant, service.registry, last, sampled=True))
     rates = sorted({*RATES, policy.accepted_error})
     return {
         "version": calibration.version,

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from certloop.serve.people.actor import Actor
     from certloop.templates import Registry
 
-MAX_CERTIFICATES = 20_000
+MAX_CERTIFICATES = 5000
+"""The latest reviewed ones that a fit looks at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +101,8 @@ def reviewed_samples(
     """Every value that was read on a certificate that an auditor approved, and whether he left it as it was; newest first.
 
     ``sampled``: only of certificates that would have passed and were drawn at random, which is what passes unseen. Others come
-    to review because something is unsure, so these fields are harder than those that pass: what a threshold
-    promises for them holds all the more for the rest.
+    to review because something is unsure, so their fields are harder than those that pass: what a threshold promises for them
+    holds all the more for the rest.
     """
     query = (
         select(certificates.c.certificate_id, certificates.c.position, certificates.c.doc_type, certificates.c.fields)

@@ -106,22 +106,20 @@ def summary(service: Service, actor: Actor) -> dict[str, Any]:
     with reading(service, actor.tenant) as connection:
         now, undo_s = service.now(), policy_of(connection, actor.tenant).undo_s
         mine = (reviews.c.tenant == actor.tenant, reviews.c.state == State.OPEN.value)
-        query = select(reviews.c.created_at, reviews.c.claimed_by, reviews.c.lease_until, certificates.c.reasons).join(
-            certificates,
-            and_(certificates.c.tenant == reviews.c.tenant, certificates.c.certificate_id == reviews.c.certificate_id),
-        )
+        held = and_(reviews.c.claimed_by.is_not(None), reviews.c.lease_until > now)
+        counted = select(func.count(), func.count().filter(held), func.min(reviews.c.created_at)).where(*mine)
+        waiting, claimed, oldest = connection.execute(counted).one()
+        same = and_(certificates.c.tenant == reviews.c.tenant, certificates.c.certificate_id == reviews.c.certificate_id)
+        grouped = select(certificates.c.reasons, func.count()).join(reviews, same).where(*mine).group_by(certificates.c.reasons)
         reasons: dict[str, int] = {}
-        waiting, held, oldest = 0, 0, now
-        for row in connection.execute(query.where(*mine)):
-            waiting, oldest = waiting + 1, min(oldest, row.created_at)
-            held += row.claimed_by is not None and row.lease_until > now
-            for why in {reason["reason"] for reason in json.loads(row.reasons)}:
-                reasons[why] = reasons.get(why, 0) + 1
+        for text, count in connection.execute(grouped):
+            for why in {reason["reason"] for reason in json.loads(text)}:
+                reasons[why] = reasons.get(why, 0) + count
         second = select(func.count()).select_from(reviews).where(reviews.c.tenant == actor.tenant)
         seconds = connection.execute(second.where(_second(actor, earlier(now, undo_s)))).scalar_one()
     return {
         "open": waiting,
-        "claimed": held,
+        "claimed": claimed,
         "oldest_age_s": _age_s(oldest, now) if waiting else None,
         "second_looks": seconds,
         "reasons": dict(sorted(reasons.items())),
