@@ -121,7 +121,7 @@ def _passes(error: ModelError) -> bool:
 class _Later(ModelResponseError):
     """A refusal that says when to come back."""
 
-    def __init__(self, message: str, status: int, wait_s: float | None) -> None:
+    def __init__(self, message: str, status: int = 0, wait_s: float | None = None) -> None:
         super().__init__(message, status)
         self.wait_s = wait_s
 

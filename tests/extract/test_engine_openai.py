@@ -139,6 +139,17 @@ def test_faults_have_names_and_quote_nothing(reply: dict[str, Any], error: type[
     assert "secret" not in str(caught.value) and "甲" not in str(caught.value)
 
 
+@pytest.mark.parametrize("status", [400, 429])
+def test_errors_can_leave_a_process(status: int) -> None:
+    """Readers live in processes of their own: what they raise is sent through a pipe."""
+    import pickle
+
+    with ChatServer(always(status=status, retry_after=1)) as server, pytest.raises(ModelResponseError) as caught:
+        ask(server)
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (str(again), again.code) == (str(caught.value), "model_response")
+
+
 def test_what_passes_is_tried_again() -> None:
     pauses: list[float] = []
     replies = [Reply(status=503), Reply(status=429, retry_after=7), Reply(ANSWER, cut_after=2), Reply(ANSWER)]
