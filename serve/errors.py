@@ -32,6 +32,7 @@ ServeError                     serve_error                base
 │   ├── ReaderCrashedError     worker_crashed             the process that read it ended
 │   ├── ReaderFailedError      reader_failed              an unexpected error while reading
 │   └── ReaderStoppedError     reader_stopped             cancelled, or the service is ending
+├── TelemetryError             telemetry_missing          traces are wanted and their packages are not installed
 ├── ServiceClosedError         service_closed             this process accepts no work (draining, or jobs were not started)
 └── DemoError                  demo_refused               demo mode anywhere but on a loopback address
 """
@@ -185,6 +186,10 @@ class SettingsError(RequestError):
 
 class DemoError(ServeError, ValueError):
     code = "demo_refused"
+
+
+class TelemetryError(ServeError, RuntimeError):
+    code = "telemetry_missing"
 
 
 class ServiceClosedError(ServeError, RuntimeError):

@@ -38,6 +38,7 @@ def run_api(config: ServeConfig, *, host: str, port: int, work: bool = True, ope
     if config.demo and host not in LOOPBACK:
         raise DemoError("demo mode has no keys: it serves loopback addresses only")
     set_up()
+    _trace(config)
     with ExitStack() as stack:
         service = stack.enter_context(Service.open(config))
         if work:
@@ -72,6 +73,7 @@ def run_worker(config: ServeConfig, open_reader: OpenPageReader | None = None) -
     from certloop.serve.ops.reload import reloading
 
     set_up()
+    _trace(config)
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: ended.set())
@@ -81,6 +83,13 @@ def run_worker(config: ServeConfig, open_reader: OpenPageReader | None = None) -
             _log.info("working")
             ended.wait()
             _log.info("draining")
+
+
+def _trace(config: ServeConfig) -> None:
+    if config.edge.telemetry:
+        from certloop.serve.ops import telemetry
+
+        telemetry.start()
 
 
 def _start_working(service: Service, open_reader: OpenPageReader | None) -> None:

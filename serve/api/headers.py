@@ -15,9 +15,11 @@ from certloop.serve.api.problems import answer, problem
 from certloop.serve.api.security import is_loopback
 from certloop.serve.errors import RequestError
 from certloop.serve.ops.logs import REQUEST_ID, log_bug, log_request
+from certloop.serve.ops.telemetry import request_span, tracer
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
+    from opentelemetry.trace import Tracer
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from certloop.serve.context import Service
@@ -30,6 +32,7 @@ DESK_CSP = (
     "worker-src 'self' blob:; object-src 'none'; frame-ancestors 'none'; base-uri 'self'; form-action 'self'"
 )
 """Gradio builds its page from inline scripts and compiles templates; nothing of another origin is allowed all the same."""
+METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
 API_PATHS = ("/v1/", "/healthz", "/readyz", "/metrics", "/openapi.json")
 FIXED = {
     "X-Content-Type-Options": "nosniff",
@@ -44,9 +47,10 @@ FIXED = {
 class Surround:
     """The outermost layer. Bugs of any layer below become the one shape of errors here, with the same headers as all answers."""
 
-    def __init__(self, app: ASGIApp, service: Service) -> None:
+    def __init__(self, app: ASGIApp, service: Service, tracer: Tracer | None) -> None:
         self.app = app
         self.service = service
+        self.tracer = tracer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -66,23 +70,30 @@ class Surround:
                 _add_headers(MutableHeaders(scope=message), scope, request_id)
             await send(message)
 
-        try:
-            if self._host_allowed(headers.get("host", "")):
-                await self.app(scope, receive, surrounded)
-            else:
-                refused = RequestError("this server does not answer to this Host name; see CERTLOOP_HOSTS")
-                await problem(refused, request)(scope, receive, surrounded)
-        except Exception as error:
-            log_bug(error)
-            if status:
-                raise  # half an answer is out; the connection has to break
-            words = "an unexpected error; the log has it under the id of the request"
-            await answer(500, "internal", words, request)(scope, receive, surrounded)
-        finally:
-            seconds = time.perf_counter() - began
-            log_request(scope, status, seconds)
-            self.service.metrics.request(scope.get("method", ""), route_of(scope), status, seconds)
-            REQUEST_ID.reset(token)
+        method = scope["method"] if scope["method"] in METHODS else "other"
+        with request_span(self.tracer, method, headers) as span:
+            try:
+                await self._answer(request, receive, surrounded)
+            except Exception as error:
+                log_bug(error)
+                if status:
+                    raise  # half an answer is out; the connection has to break
+                words = "an unexpected error; the log has it under the id of the request"
+                await answer(500, "internal", words, request)(scope, receive, surrounded)
+            finally:
+                seconds = time.perf_counter() - began
+                known = scope["state"].get("known")
+                span.answered(method, route_of(scope), status, request_id, known.actor.tenant if known else None)
+                log_request(scope, method, route_of(scope), status, seconds)
+                self.service.metrics.request(method, route_of(scope), status, seconds)
+                REQUEST_ID.reset(token)
+
+    async def _answer(self, request: Request, receive: Receive, send: Send) -> None:
+        if self._host_allowed(request.headers.get("host", "")):
+            await self.app(request.scope, receive, send)
+        else:
+            refused = RequestError("this server does not answer to this Host name; see CERTLOOP_HOSTS")
+            await problem(refused, request)(request.scope, receive, send)
 
     def _host_allowed(self, host: str) -> bool:
         config = self.service.config
@@ -115,4 +126,5 @@ def _add_headers(headers: MutableHeaders, scope: Scope, request_id: str) -> None
 
 
 def install(app: FastAPI) -> None:
-    app.add_middleware(Surround, service=app.state.service)
+    service: Service = app.state.service
+    app.add_middleware(Surround, service=service, tracer=tracer() if service.config.edge.telemetry else None)

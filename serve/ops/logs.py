@@ -77,20 +77,12 @@ def set_up(level: str = "info", stream: TextIO | None = None) -> None:
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
 
 
-def log_request(scope: Scope, status: int, seconds: float) -> None:
+def log_request(scope: Scope, method: str, route: str, status: int, seconds: float) -> None:
     """One line a request: the route's template, never the path or the query."""
-    state = scope.get("state", {})
-    known = state.get("known")
-    facts: dict[str, Any] = {
-        "method": scope.get("method", ""),
-        "route": getattr(scope.get("route"), "path", "") or "unmatched",
-        "status": status,
-        "ms": round(seconds * 1000, 1),
-    }
+    known = scope.get("state", {}).get("known")
+    facts: dict[str, Any] = {"method": method, "route": route, "status": status, "ms": round(seconds * 1000, 1)}
     if known is not None:
         facts |= {"tenant": known.actor.tenant, "actor": known.actor.actor_id}
-    if state.get("code"):
-        facts["code"] = state["code"]
     _access.info("request", extra={"facts": facts})
 
 

@@ -55,7 +55,7 @@ class Metrics:
         )
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
-        self._requests.labels(method if method in _METHODS else "other", route, str(status)).inc()
+        self._requests.labels(method, route, str(status)).inc()
         self._request_s.labels(route).observe(seconds)
 
     def stage(self, stage: str, seconds: float) -> None:
@@ -74,9 +74,6 @@ class Metrics:
     def flows(self) -> bytes:
         """What this process counted."""
         return generate_latest(self.registry)
-
-
-_METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
 
 
 def state(service: Service, tenants: Iterable[str]) -> bytes:
