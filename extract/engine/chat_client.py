@@ -192,7 +192,7 @@ def _collect(events: Iterator[dict[str, Any]]) -> Completion:
                     finish = "length"
             if finish in ("loop", "length") and not usage:
                 break
-    except (AttributeError, TypeError, ValueError, KeyError):
+    except (AttributeError, TypeError, ValueError, KeyError, OverflowError):
         raise ModelResponseError("the model server did not answer with chat completions") from None
     if not finish:
         raise ModelStreamError("the model server ended an answer without finishing it")
@@ -213,7 +213,7 @@ def _plain(text: str) -> Completion:
             prompt_ids=tuple(_ids(data.get("prompt_token_ids"))),
             usage=_usage(data),
         )
-    except (AttributeError, TypeError, ValueError, KeyError, IndexError):
+    except (AttributeError, TypeError, ValueError, KeyError, IndexError, OverflowError):
         raise ModelResponseError("the model server did not answer with a chat completion") from None
 
 

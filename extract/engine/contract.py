@@ -20,6 +20,8 @@ from certloop.extract.ingest import Page
 from certloop.extract.result import Document
 
 Image = NDArray[np.uint8]
+LEAST_LOGPROB = -1e4
+"""Log-probabilities below this, minus infinity among them, are kept as this: what is stored must be finite."""
 
 
 @dataclass(frozen=True, slots=True)

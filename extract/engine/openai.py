@@ -15,7 +15,7 @@ from typing import Any
 from certloop.extract.config import ModelConfig
 from certloop.extract.engine.chat_client import ChatClient, Completion, Endpoint
 from certloop.extract.engine.constraints import answer_grammar, answer_schema
-from certloop.extract.engine.contract import Finish, Image, ModelAnswer, Question
+from certloop.extract.engine.contract import LEAST_LOGPROB, Finish, Image, ModelAnswer, Question
 from certloop.extract.engine.errors import ModelResponseError, ModelUnavailableError
 from certloop.extract.engine.view import View, png_bytes
 
@@ -85,7 +85,7 @@ class OpenAiModel:
             adapter=question.adapter or self.config.adapter or None,
             prompt_ids=found.prompt_ids if sampled else (),
             token_ids=found.token_ids if sampled else (),
-            logprobs=tuple(min(0.0, p) for _, p in found.tokens) if offsets else (),
+            logprobs=tuple(max(LEAST_LOGPROB, min(0.0, p)) for _, p in found.tokens) if offsets else (),
             offsets=offsets,
             temperature=self.config.temperature,
             constraint=constraint if bound else None,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from certloop.extract.config import ModelConfig
 from certloop.extract.engine.adapters import check_adapter
-from certloop.extract.engine.contract import Finish, ModelAnswer, Question
+from certloop.extract.engine.contract import LEAST_LOGPROB, Finish, ModelAnswer, Question
 from certloop.extract.engine.errors import AdapterRefusedError, ModelUnavailableError
 from certloop.extract.engine.inputs import model_inputs, view_of
 from certloop.extract.engine.view import View
@@ -214,7 +214,7 @@ class _SampledLogprobs:
         self._take(ids_BT)
         if not self._taken:
             return [[] for _ in range(ids_BT.shape[0])]
-        rows: list[list[float]] = torch.stack(self._taken, dim=1).clamp(max=0.0).tolist()
+        rows: list[list[float]] = torch.stack(self._taken, dim=1).clamp(LEAST_LOGPROB, 0.0).tolist()
         return rows
 
 
