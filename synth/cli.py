@@ -122,7 +122,9 @@ def blank_command(
 
     config = ExtractConfig(template_path=tuple(str(p) for p in templates or ()))
     blank = make_blank(scan, type_id, out, name=name, config=config)
-    typer.echo(f"{blank.image}\n{blank.layout}: {len(blank.places)} values erased")
+    typer.echo(f"{blank.image}\n{blank.layout}: {len(blank.places)} values and {blank.seals} seals erased")
+    if blank.flattened:
+        typer.echo("perspective was taken out of the photograph", err=True)
     if blank.missing:
         typer.echo(f"not found, add by hand: {', '.join(blank.missing)}", err=True)
 

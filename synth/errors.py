@@ -8,6 +8,7 @@ SynthError
 ├── ProfileError      an unknown or malformed perturbation profile
 ├── DatasetError      a dataset folder that cannot be written, resumed or trusted
 ├── WriterError       the language model that writes values is unreachable or answers nonsense
+├── PseudonymiseError a document that cannot be drawn anew with other values
 └── OutputError       a file that cannot be read or written, or whose name makes no sense
 """
 
@@ -51,6 +52,10 @@ class DatasetError(SynthError, OSError):
 
 class WriterError(SynthError, RuntimeError):
     code = "value_writer_failed"
+
+
+class PseudonymiseError(SynthError, ValueError):
+    code = "pseudonymise_failed"
 
 
 class OutputError(SynthError, OSError):

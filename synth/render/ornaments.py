@@ -17,7 +17,14 @@ from certloop.synth.render.text import Pen
 Pixels = NDArray[np.uint8]
 Box = tuple[float, float, float, float]
 Colour = tuple[int, ...]
-_SCROLLS = ((0.5, 0.5, 0.55, 2.4), (1.15, 0.42, 0.42, 3.4), (1.72, 0.34, 0.34, 3.9), (2.2, 0.24, 0.26, 4.2), (1.35, 0.95, 0.3, 0.6))
+# along, across, radius (bands), turn (radians) of each spiral of a corner
+_SCROLLS = (
+    (0.5, 0.5, 0.55, 2.4),
+    (1.15, 0.42, 0.42, 3.4),
+    (1.72, 0.34, 0.34, 3.9),
+    (2.2, 0.24, 0.26, 4.2),
+    (1.35, 0.95, 0.3, 0.6),
+)
 
 
 def draw_border(canvas: Pixels, pattern: str, box_px: Box, colour: str, scale: float) -> None:
@@ -174,8 +181,8 @@ _PATTERNS = {"guilloche": _guilloche, "meander": _meander, "lace": _lace, "ornat
 
 
 def draw_watermark(pen: Pen, kind: str, words: str, colour: str) -> None:
-    """Faint printed ground: ``tiles`` repeats ``words`` over the page, ``words`` writes them along wavy rows, ``waves`` draws fine
-    wavy lines, ``rosette`` a large one."""
+    """Faint printed ground: ``tiles`` repeats ``words`` over the page, ``words`` writes them along wavy rows, ``waves`` draws
+    fine wavy lines, ``rosette`` a large one."""
     width, height = pen.canvas.size
     if kind == "words":
         _wavy_words(pen, words, colour)
