@@ -93,7 +93,7 @@ def play(
     temperature: float = 0.0,
     policy_version: str = "",
     tenant_id: str = "default",
-    doc_type: str = "",
+    doc_type: str = "document",
     traj_id: str = "",
 ) -> Trajectory:
     """Play one episode and return its record. ``temperature`` 0 takes the likeliest token each time."""

@@ -7,6 +7,7 @@ often, the trainer proves that its ratio moves inside a generation, and the dist
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -54,15 +55,17 @@ def gspo_trainer(
         from certloop.train.episodes import zoom_environment
 
         extra["environment_factory"] = zoom_environment
-    trainer = GspoTrainer(
-        model=model,
-        reward_funcs=reward if reward is not None else make_reward(stage, config.seed, stats),
-        args=gspo_args(config, stage, folder),
-        train_dataset=dataset,
-        processing_class=processor,
-        callbacks=[*callbacks, bound],
-        **extra,
-    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="You are using 'environment_factory'")  # experimental; the version is pinned
+        trainer = GspoTrainer(
+            model=model,
+            reward_funcs=reward if reward is not None else make_reward(stage, config.seed, stats),
+            args=gspo_args(config, stage, folder),
+            train_dataset=dataset,
+            processing_class=processor,
+            callbacks=[*callbacks, bound],
+            **extra,
+        )
     trainer.stage = stage
     if start_model is not None:
         add_fused_lm_head(start_model, temperature=stage.temperature)  # the trainer reads log-probabilities from the head

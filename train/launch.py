@@ -19,7 +19,8 @@ ACCELERATE = "accelerate.yaml"
 def accelerate_yaml(config: RunConfig) -> str:
     """Data parallel, or fully sharded (weights, gradients and optimiser states, one transformer layer at a time)."""
     on_gpu = config.hardware.device == "cuda"
-    kind = "MULTI_CPU" if not on_gpu else "FSDP" if config.hardware.sharding == "fsdp" else "MULTI_GPU"
+    # on the CPU too: accelerate starts several local processes for this kind only, and they find no GPU
+    kind = "FSDP" if on_gpu and config.hardware.sharding == "fsdp" else "MULTI_GPU"
     lines = [
         "compute_environment: LOCAL_MACHINE",
         "debug: false",
