@@ -116,8 +116,16 @@ def nano(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the run.")] = Path("out/nano"),
     quick: Annotated[bool, typer.Option("--quick", help="The same stages on few pages; no quality.")] = False,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of pages and training.")] = 0,
+    from_scratch: Annotated[
+        bool, typer.Option("--from-scratch", help="Train the model that comes with certloop again, from nothing, into DIR.")
+    ] = False,
 ) -> None:
     """The whole pipeline on two CPU cores: pages, annotation, packing, SFT, distillation, GSPO, and what each brought."""
+    if from_scratch:
+        from certloop.train.nano.train import train_from_scratch
+
+        typer.echo(str(train_from_scratch(out)))
+        return
     from certloop.train.demo import demo
 
     typer.echo(demo(out, quick=quick, seed=seed, say=lambda line: typer.echo(line, err=True)))

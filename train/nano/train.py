@@ -225,17 +225,26 @@ def _rate(step: int, stage: Stage) -> float:
     return min(1.0, (step + 1) / 50) * fall
 
 
-def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Train nano from scratch.")
-    parser.add_argument("--out", type=Path, required=True, help="folder of the run; a run that was killed goes on from there")
-    parser.add_argument("--recipe", type=Path, help="TOML of the same form as recipe.toml")
-    given = parser.parse_args(arguments)
+def train_from_scratch(out: Path, recipe: Path | None = None) -> Path:
+    """Train in ``out``, or go on there, on one thread; the committed recipe by default. Returns the folder of the trained model.
+
+    Raises TrainConfigError, CheckpointError and LossError.
+    """
     import torch
     from transformers.utils import logging
 
     torch.set_num_threads(1)
     logging.disable_progress_bar()
-    Run(given.out, read_recipe(given.recipe)).go()
+    Run(out, read_recipe(recipe)).go()
+    return out / "final"
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description="Train nano from scratch.")
+    parser.add_argument("--out", type=Path, required=True, help="folder of the run; a run that was killed goes on from there")
+    parser.add_argument("--recipe", type=Path, help="TOML of the same form as recipe.toml")
+    given = parser.parse_args(arguments)
+    train_from_scratch(given.out, given.recipe)
 
 
 if __name__ == "__main__":
