@@ -12,14 +12,31 @@ app = typer.Typer(no_args_is_help=True, help="Make synthetic certificates with e
 TypeOption = Annotated[list[str], typer.Option("--type", metavar="T", help="Document type; repeat it, or `all` for every type.")]
 TemplatesOption = Annotated[
     list[Path] | None,
-    typer.Option(metavar="DIR", envvar="CERTLOOP_TEMPLATE_PATH", help="Further folders of document types; a later one wins."),
+    typer.Option(metavar="DIR", help="Folders of document types, added to CERTLOOP_TEMPLATE_PATH; a later one wins."),
 ]
 SeedOption = Annotated[int, typer.Option(help="The same seed makes the same bytes.")]
 _PICTURES = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}
 
 
+@app.callback()
+def _known_folders(
+    context: typer.Context,
+    template_path: Annotated[
+        list[Path] | None, typer.Option("--template-path", envvar="CERTLOOP_TEMPLATE_PATH", hidden=True)
+    ] = None,
+) -> None:
+    """Make synthetic certificates with exact labels."""
+    context.obj = tuple(template_path or ())
+
+
+def _folders(context: typer.Context, templates: list[Path] | None) -> tuple[str, ...]:
+    """The folders of CERTLOOP_TEMPLATE_PATH, then those of ``--templates``."""
+    return tuple(str(p) for p in (*(context.obj or ()), *(templates or ())))
+
+
 @app.command("make")
 def make_command(
+    context: typer.Context,
     types: TypeOption,
     out: Annotated[Path, typer.Option(metavar="DIR", help="An empty folder, or an unfinished run of the same command.")],
     count: Annotated[int, typer.Option(min=1, help="Number of images.")] = 100,
@@ -66,7 +83,7 @@ def make_command(
         misprint_rate=misprints,
         workers=workers,
         parquet=parquet,
-        search_path=tuple(str(p) for p in templates or ()),
+        search_path=_folders(context, templates),
         writer=WriterConfig(writer_url, writer_model, _key(writer_key)) if writer_url else None,
     )
     with progress_bar("images") as progress:
@@ -82,6 +99,7 @@ def make_command(
 
 @app.command("preview")
 def preview_command(
+    context: typer.Context,
     types: TypeOption,
     out: Annotated[Path, typer.Option(metavar="FILE", help="Image file to write.")] = Path("preview.png"),
     profile: Annotated[str, typer.Option(help="Treatment.")] = "photo",
@@ -100,9 +118,10 @@ def preview_command(
         raise OutputError(f"{out.name!r} is no name of a picture; end it with one of {', '.join(_PICTURES)}")
     if not out.parent.is_dir():
         raise OutputError(f"cannot write {out}: {out.parent} is no folder")
+    folders = _folders(context, templates)
     for type_id in _types(types):
         path = out if len(types) == 1 and types[0] != "all" else out.with_name(f"{out.stem}_{type_id}{out.suffix}")
-        sheet, data = preview(type_id, profile=profile, count=count, seed=seed, search_path=templates or ()), BytesIO()
+        sheet, data = preview(type_id, profile=profile, count=count, seed=seed, search_path=folders), BytesIO()
         sheet.save(data, _PICTURES[out.suffix.lower()])
         write_file(path, data.getvalue())
         typer.echo(str(path))
@@ -110,6 +129,7 @@ def preview_command(
 
 @app.command("blank")
 def blank_command(
+    context: typer.Context,
     scan: Annotated[Path, typer.Argument(metavar="SCAN", exists=True, dir_okay=False, help="A filled, flat scan.")],
     type_id: Annotated[str, typer.Option("--type", metavar="T", help="Its document type.")],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where the blank image and the layout file are written.")],
@@ -120,7 +140,7 @@ def blank_command(
     from certloop.extract import ExtractConfig
     from certloop.synth.blank import make_blank
 
-    config = ExtractConfig(template_path=tuple(str(p) for p in templates or ()))
+    config = ExtractConfig(template_path=_folders(context, templates))
     blank = make_blank(scan, type_id, out, name=name, config=config)
     typer.echo(f"{blank.image}\n{blank.layout}: {len(blank.places)} values and {blank.seals} seals erased")
     if blank.flattened:
@@ -130,12 +150,12 @@ def blank_command(
 
 
 @app.command("layouts")
-def layouts_command(types: TypeOption, templates: TemplatesOption = None) -> None:
+def layouts_command(context: typer.Context, types: TypeOption, templates: TemplatesOption = None) -> None:
     """List the layouts of document types, one a line: type, layout, what it was drawn from."""
     from certloop.synth.layout import load_layouts
 
     for type_id in _types(types):
-        for layout in load_layouts(type_id, templates or ()):
+        for layout in load_layouts(type_id, _folders(context, templates)):
             typer.echo(f"{type_id}\t{layout.id}\t{layout.drawn_from}")
 
 

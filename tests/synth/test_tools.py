@@ -141,6 +141,17 @@ def test_every_command_takes_further_folders_of_types(root: Path, tmp_path: Path
     assert refused("layouts", "--type", "my_card") == "unknown_type"
 
 
+def test_a_named_folder_adds_to_the_known_ones(root: Path, tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        text = (root / "templates/id_card/type.toml").read_text(encoding="utf-8")
+        shutil.copytree(root / "templates" / "id_card" / "layouts", tmp_path / name / name / "layouts")
+        (tmp_path / name / name / "type.toml").write_text(text.replace('id = "id_card"', f'id = "{name}"'), encoding="utf-8")
+    known = {"CERTLOOP_TEMPLATE_PATH": str(tmp_path / "first")}
+    for name in ("first", "second"):
+        listed = CliRunner().invoke(app, ["layouts", "--type", name, "--templates", str(tmp_path / "second")], env=known)
+        assert listed.exit_code == 0 and f"{name}\tfront" in listed.output
+
+
 @pytest.mark.parametrize("layout", ["zzz", "../../x", "business_licence/front", "id_card/zzz", "x/front"])
 def test_an_unknown_layout_is_refused(tmp_path: Path, layout: str) -> None:
     ids = CliRunner().invoke(app, ["layouts", "--type", "id_card"]).output.split("\n")[0].split("\t")[1]
