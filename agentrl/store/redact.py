@@ -33,10 +33,11 @@ class Pseudonymiser(Protocol):
     """The only way to share a document: replace its values by consistent fictional ones and render the page anew with them.
 
     The contract: neither the returned image nor the returned answer holds a value of the original, both agree with each other,
-    and the same document with the same seed gives the same bytes. The domain's own room implements it (it owns a renderer).
+    and the same document with the same seed gives the same bytes. ``kind`` is the trajectory's ``doc_type``. The domain's own
+    room implements it (it owns a renderer).
     """
 
-    def rerender(self, image: bytes, answer: Mapping[str, Any], seed: int) -> tuple[bytes, Mapping[str, Any]]: ...
+    def rerender(self, image: bytes, answer: Mapping[str, Any], kind: str, seed: int) -> tuple[bytes, Mapping[str, Any]]: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,6 +147,63 @@ def restore(
     typer.echo(f"{len(done.tenants)} tenants, {done.events} events and {done.blobs} blobs restored and verified{again}")
 
 
+@app.command("share")
+def share(
+    to: Annotated[str, typer.Option("--to", metavar="T", help="The tenant that gets the copies; a new name makes it.")],
+    traj_ids: Annotated[
+        list[str] | None, typer.Argument(metavar="[ID]...", help="Trajectories (default: all whose consent is `shared`).")
+    ] = None,
+    tenant: TenantOption = "default",
+    url: StoreOption = None,
+    seed: Annotated[int, typer.Option(metavar="N", help="The same document and seed give the same copy.")] = 0,
+    profile: Annotated[str, typer.Option(metavar="NAME", help="Treatment of the copies (`certloop synth profiles`).")] = "scan",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
+) -> None:
+    """Put pseudonymised copies of documents into another tenant: the same form, drawn anew with fictional values.
+
+    Image and label are replaced together; steps, tokens and feedback are left out. Only documents whose consent is `shared`.
+    """
+    from certloop.agentrl.errors import CertloopError
+    from certloop.agentrl.store import share_trajectory
+    from certloop.errors import UsageError
+    from certloop.settings import Settings
+    from certloop.synth.pseudonymise import CertificatePseudonymiser
+
+    if to == tenant:
+        raise UsageError("a copy goes to another tenant: name one with --to")
+    search_path = tuple(str(folder) for folder in Settings.load().template_path)
+    pseudonymiser = CertificatePseudonymiser(search_path=search_path, profile=profile)
+    count, failed = 0, 0
+    with open_store(url) as store:
+        source, target = open_tenant(store, tenant), store.for_tenant(to)
+        for traj_id in traj_ids or _shareable(source, to):
+            try:
+                copy = share_trajectory(source, traj_id, target, pseudonymiser, seed=seed, actor=actor())
+            except CertloopError as error:
+                if traj_ids:
+                    raise
+                failed += 1  # one document that cannot be drawn stops no other
+                typer.echo(f"{traj_id}: {error.code}: {error.message}", err=True)
+                continue
+            count += 1
+            if as_json:
+                typer.echo(json.dumps({"trajectory": traj_id, "copy": copy, "to": to}))
+    if not as_json:
+        typer.echo(f"{count} copies in tenant {to}")
+    raise typer.Exit(1 if failed else 0)
+
+
+def _shareable(source: TenantStore, to: str) -> list[str]:
+    """What may be shared, can be drawn anew and has no copy in that tenant yet."""
+    from certloop.agentrl.store import Filters
+    from certloop.agentrl.trajectory import Consent
+
+    shared = {row.details["trajectory"] for row in source.audit_rows() if row.action == "share" and row.details["to"] == to}
+    stored = (s.trajectory for s in source.trajectories(Filters(consent=Consent.SHARED)))
+    usable = (t for t in stored if len(t.image_sha256) == 1 and t.final_json not in (None, "{}") and t.doc_type != "unknown")
+    return [t.traj_id for t in usable if t.traj_id not in shared]
+
+
 @app.command("sweep")
 def sweep(
     tenant: TenantOption = "default",

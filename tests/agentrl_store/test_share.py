@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,13 +17,14 @@ Make = Callable[..., Trajectory]
 class Faker:
     """A renderer of the toy domain: the page is its label."""
 
-    def rerender(self, image: bytes, answer: Mapping[str, Any], seed: int) -> tuple[bytes, Mapping[str, Any]]:
+    def rerender(self, image: bytes, answer: Mapping[str, Any], kind: str, seed: int) -> tuple[bytes, Mapping[str, Any]]:
+        assert kind == "parts_list"
         assert image == b"page of a person"
         return f"page of fiction {seed}".encode(), dict.fromkeys(answer, f"fiction {seed}")
 
 
 class Lazy:
-    def rerender(self, image: bytes, answer: Mapping[str, Any], seed: int) -> tuple[bytes, Mapping[str, Any]]:
+    def rerender(self, image: bytes, answer: Mapping[str, Any], kind: str, seed: int) -> tuple[bytes, Mapping[str, Any]]:
         return b"another page", dict(answer)
 
 
@@ -37,10 +39,13 @@ def test_a_shared_copy_holds_nothing_of_the_original(store: Store, make_trajecto
     put(acme, make_trajectory("t-1", image_sha256=(image,), consent=Consent.SHARED))
     copy_id = share_trajectory(acme, "t-1", common, Faker(), seed=7, actor="engineer")
     copy = common.trajectory(copy_id).trajectory
-    assert copy.final_json == '{"owner": "fiction 7", "part": "fiction 7"}'
-    assert common.get_blob(copy.image_sha256[0]) == b"page of fiction 7"
+    fiction = json.loads(copy.final_json or "")["owner"]
+    assert copy.final_json == f'{{"owner": "{fiction}", "part": "{fiction}"}}'
+    assert common.get_blob(copy.image_sha256[0]) == f"page of {fiction}".encode()
+    again = share_trajectory(acme, "t-1", store.for_tenant("third"), Faker(), seed=7, actor="engineer")
+    assert store.for_tenant("third").trajectory(again).trajectory.final_json == copy.final_json
     assert (copy.redaction, copy.steps, copy.token_ids) == (Redaction.PSEUDONYMISED, (), ())
-    assert list(acme.audit_rows())[-1].details == {"trajectory": "t-1", "copy": copy_id, "to": "common"}
+    assert list(acme.audit_rows())[-2].details == {"trajectory": "t-1", "copy": copy_id, "to": "common"}
     assert "t-1" not in {e.traj_id for e in common.events()}
     assert verify(store).clean
 
