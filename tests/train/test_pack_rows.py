@@ -204,6 +204,28 @@ def test_a_row_that_still_holds_the_bridge_is_refused(
     assert not any(str(value) in str(caught.value) for value in page.fields.values())
 
 
+def test_some_rows_may_carry_guidance_that_holds_no_value(pages: list[LabelledPage], tmp_path: Path) -> None:
+    """Half useful, 15 % irrelevant, the rest none; hints say where and under which label, in serving's own words."""
+    from certloop.extract.engine.prompt import GUIDANCE_CLOSE, GUIDANCE_OPEN, prompt_text
+    from certloop.train.pack.guidance import hint_guide
+
+    many = [replace(pages[n % 6], id=f"{n}") for n in range(600)]
+    guide = hint_guide(many, seed=3)
+    drawn = [guide(page) for page in many]
+    assert sum(map(bool, drawn)) / 600 == pytest.approx(0.65, abs=0.06)
+    assert drawn == [hint_guide(many, seed=3)(page) for page in many] != [hint_guide(many, seed=4)(page) for page in many]
+    values = {str(v) for page in pages for v in page.fields.values()}
+    assert not any(value in line for lines in drawn for line in lines for value in values)
+    assert {line.split("的标签")[0].split("印在")[0] for lines in drawn for line in lines} == set(pages[0].fields)
+    counts = pack(replace(CONFIG, reasoning=False, guide=guide), [*many[:6], pages[6]], {}, tmp_path)
+    rows = read_rows(tmp_path / "train")
+    assert counts.guided == sum(GUIDANCE_OPEN in row.prompt for row in rows) > 0
+    for row in rows:
+        assert row.prompt == prompt_text(pages[0].doc_type.prompt, guide(next(p for p in many if p.id == row.id)))
+        assert row.prompt.count(GUIDANCE_CLOSE) <= 1
+    assert all(GUIDANCE_OPEN not in row.prompt for row in read_rows(tmp_path / "val")), "rows to be scored are plain"
+
+
 def test_a_business_scope_may_speak_of_training_data(pages: list[LabelledPage], tmp_path: Path) -> None:
     """Words of the helpers are looked for in the reasoning: a certificate may print them."""
     page = replace(pages[0], fields={**pages[0].fields, "住所": "训练数据大厦系统消息路1号"})

@@ -30,6 +30,10 @@ def pack_command(
         typer.Option("--held-out", metavar="SPLIT", help="Splits that share no layout with others (default: val, test)."),
     ] = None,
     shared_forms: Annotated[bool, typer.Option("--shared-forms", help="Splits may share layouts.")] = False,
+    guidance: Annotated[
+        bool, typer.Option("--guidance", help="Give half of the rows useful hints, 15 % irrelevant ones.")
+    ] = False,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the hints.")] = 0,
     model: Annotated[str, typer.Option(metavar="MODEL", help="Take the page bounds from this model's processor.")] = "",
     templates: TemplatesOption = None,
     max_pixels: Annotated[int, typer.Option(min=1024, metavar="N", help="Largest page, in pixels.")] = 2_097_152,
@@ -42,19 +46,22 @@ def pack_command(
     import json
 
     from certloop.extract.engine.view import View
+    from certloop.train.pack.guidance import hint_guide
     from certloop.train.pack.pack import PackConfig, pack
     from certloop.train.teach.annotate import JOURNAL
     from certloop.train.teach.command import pages_of
     from certloop.train.teach.journal import read_annotations
 
+    pages = pages_of(folder, labels, templates)
     config = PackConfig(
+        guide=hint_guide(pages, seed) if guidance else None,
         view=_view(model) if model else View(min_pixels, max_pixels),
         train=tuple(train or ["train"]),
         reasoning=annotations is not None,
         held_out_forms=() if shared_forms else tuple(held_out or ["val", "test"]),
     )
     notes = read_annotations(annotations / JOURNAL) if annotations is not None else {}
-    packed = pack(config, pages_of(folder, labels, templates), notes, out)
+    packed = pack(config, pages, notes, out)
     typer.echo(json.dumps(packed.to_json(), ensure_ascii=False))
 
 

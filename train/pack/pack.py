@@ -18,6 +18,7 @@ from certloop.extract.engine.prompt import prompt_version
 from certloop.extract.engine.view import View, png_bytes
 from certloop.train.errors import TrainDataError
 from certloop.train.pack.burn import check_burnt, row_texts
+from certloop.train.pack.guidance import Guide
 from certloop.train.pack.leaks import LeakWatch
 from certloop.train.rows import Row, write_rows
 from certloop.train.teach.journal import KEPT, Annotation
@@ -35,22 +36,25 @@ class PackConfig:
 
     ``train`` are the splits of which every row needs its answer; rows of other splits keep the label as truth, and an answer
     where one was annotated. ``reasoning`` False packs the label's JSON alone and needs no annotations. ``held_out_forms`` are
-    splits that must share no layout with any other.
+    splits that must share no layout with any other. ``guide`` draws the guidance lines of a training page (``pack.guidance``);
+    without it every prompt is the generic one.
     """
 
     view: View = field(default_factory=View)
     train: tuple[str, ...] = ("train",)
     reasoning: bool = True
     held_out_forms: tuple[str, ...] = ()
+    guide: Guide | None = None
 
 
 @dataclass(slots=True)
 class Packed:
-    """What was packed, by split; ``left_out`` counts training pages without a kept annotation."""
+    """What was packed, by split; ``left_out`` counts training pages without a kept annotation, ``guided`` rows with guidance."""
 
     rows: dict[str, int] = field(default_factory=dict)
     left_out: int = 0
     modes: dict[str, int] = field(default_factory=dict)
+    guided: int = 0
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -116,7 +120,9 @@ def _row(
     path.write_bytes(data)
     if note is not None and kept and config.reasoning:
         packed.modes[note.mode] = packed.modes.get(note.mode, 0) + 1
-    prompt, completion = row_texts(page, reasoning)
+    guidance = config.guide(page) if config.guide is not None and split in config.train else ()
+    packed.guided += bool(guidance)
+    prompt, completion = row_texts(page, reasoning, guidance)
     return check_burnt(Row(page.id, prompt, (path,), completion, dict(page.fields), layout=page.layout), page)
 
 
