@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
 
 from certloop.serve.api.problems import MEDIA_TYPE, TITLES, Problem
 
@@ -36,12 +38,25 @@ def describe(app: FastAPI) -> dict[str, Any]:
         problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
         schemas |= problem.pop("$defs", {})
         schemas["Problem"] = problem
+        for model in _models(BaseModel):
+            extra = model.model_config.get("json_schema_extra")
+            example = extra.get("example") if isinstance(extra, dict) else None
+            if example is not None and model.__name__ in schemas:  # FastAPI drops what is null in them
+                schemas[model.__name__]["example"] = example
         for path, item in schema["paths"].items():
             for method in METHODS:
                 if method in item:
                     _complete(path, item[method])
         app.openapi_schema = schema
     return app.openapi_schema
+
+
+def _models(base: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    """The shapes of this service."""
+    for model in base.__subclasses__():
+        if model.__module__.startswith("certloop.serve."):
+            yield model
+        yield from _models(model)
 
 
 def _complete(path: str, operation: dict[str, Any]) -> None:
