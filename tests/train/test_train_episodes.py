@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -91,7 +92,7 @@ def test_nano_trains_on_episodes_with_the_tool(caller: Any, tiny: Any, rows: lis
     """A whole run: the tool is called, its answer is masked, and the update moves the weights."""
     from certloop.train.gspo_reward import FieldReward
 
-    stage = {"kind": "gspo", "batch_size": 4, "group_size": 4, "updates_per_generation": 2, "tools": True, "temperature": 1.3}
+    stage = {"kind": "gspo", "batch_size": 4, "group_size": 4, "updates_per_generation": 2, "tools": True, "temperature": 0.7}
     config = tiny.config(stage | {"max_completion_length": 400, "steps": 2}, checkpoint_every=100)
 
     class Spread(FieldReward):
@@ -99,7 +100,8 @@ def test_nano_trains_on_episodes_with_the_tool(caller: Any, tiny: Any, rows: lis
             return [r + 0.01 * (n % 4) for n, r in enumerate(super().__call__(completions, **columns))]
 
     before = [p.detach().clone() for p in caller.parameters()]
-    trainer = gspo_trainer(config, config.stages[0], caller, tiny.processor(), rows, tmp_path, reward=Spread())
+    known = [rows[0], dataclasses.replace(rows[0], id="again")]  # the page that it knows by heart
+    trainer = gspo_trainer(config, config.stages[0], caller, tiny.processor(), known, tmp_path, reward=Spread())
     trainer.train()
     logs = [entry for entry in trainer.state.log_history if "tools/call_frequency" in entry]
     assert logs[0]["tools/call_frequency"] > 0.3
