@@ -173,6 +173,38 @@ def test_models_that_are_not_there_or_not_safe_are_refused(base: Path, tmp_path:
         QwenVlModel(ModelConfig(model=str(blind)))
 
 
+def test_without_the_extra_it_is_said_which_one(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(ModelUnavailableError, match=r"certloop\[train\]"):
+        open_model(base)
+
+
+def test_baseline_and_canary_read_from_one_set_of_weights(base: Path, adapters: dict[str, Path]) -> None:
+    from certloop.extract.config import ExtractConfig
+    from certloop.extract.engine.model_reader import ModelReader
+    from certloop.extract.engine.ocr import OcrEngine
+    from certloop.extract.guidance import Guidance
+    from certloop.extract.ingest import Page
+    from certloop.templates import load_types
+    from certloop.train.nano import nano_pages
+    from certloop.train.nano.vocabulary import TYPE_ID, TYPES
+
+    model = open_model(base)
+    model.load_adapter("canary", adapters["one"])
+    pixels = nano_pages(3, 1)[0].pixels
+    page = Page(pixels, 0, pixels.shape[1], pixels.shape[0], 1.0, "png")
+    baseline = ModelReader(model, OcrEngine(), load_types((str(TYPES),)), ExtractConfig())
+    written = [
+        reader.read([page], TYPE_ID, Guidance()).documents[0].generations[0]
+        for reader in (baseline, baseline.with_adapter("canary"), baseline)
+    ]
+    assert [g.adapter for g in written] == [None, "canary", None]
+    assert written[0] == written[2]
+    assert written[0].token_ids != written[1].token_ids and written[0].prompt_ids == written[1].prompt_ids
+
+
 def test_a_repetition_loop_is_stopped_and_marked(base: Path) -> None:
     """An untrained head without its temperature says one token for ever."""
     model = open_model(base, max_tokens=400)

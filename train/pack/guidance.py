@@ -1,7 +1,7 @@
-"""Guidance in training rows: a model that never saw a block of it will not use one, and one that saw only right ones believes all.
+"""Guidance in training rows: a model that never saw a block of it will not use one; one that saw only right ones believes all.
 
-Half of the rows get a useful block, 15 % an irrelevant one, the rest none (METHODS §0.1). What is said is where a field stands and
-how its label is printed, in the words in which hints are said to a model when it serves; never a value.
+Half of the rows get a useful block, 15 % an irrelevant one, the rest none (METHODS §0.1). What is said is where a field stands
+and how its label is printed, in the words in which hints are said to a model when it serves; never a value.
 """
 
 from __future__ import annotations
