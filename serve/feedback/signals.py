@@ -23,7 +23,9 @@ def write_signals(
     """
     handle = service.tenant(tenant)
     batch = Batch(tenant, handle.subject_salt)
-    ids = tuple([batch.add_signal(signal) for signal in signals])
+    given = list(signals)
+    ids = tuple([batch.add_signal(signal) for signal in given])
     if ids:
         batch.write(connection, handle.blobs, actor)
+        service.metrics.signals(given)
     return ids
