@@ -55,6 +55,7 @@ def _answer(page: Page, reading: DocumentReading, around: Surroundings, index: i
         validations=verdicts,
         missing=missing_fields(doc_type, fields),
         steps=_steps(reading),
+        seen=tuple(reading.upright.lines(reading.lines)),
     )
 
 

@@ -15,6 +15,7 @@ from certloop.extract.config import ENGINES, ExtractConfig
 from certloop.extract.engine.contract import Engine
 from certloop.extract.engine.errors import ModelError
 from certloop.extract.engine.open import open_engine
+from certloop.extract.guidance import Guidance
 from certloop.extract.ingest import Decoder, IngestError, Page, ingest
 from certloop.extract.join import join_parts
 from certloop.extract.result import FileStatus, Result
@@ -71,9 +72,15 @@ class Extractor:
         return self.read_with_pages(source, name=name, doc_type=doc_type)[0]
 
     def read_with_pages(
-        self, source: Source, *, name: str | None = None, doc_type: str | None = None
+        self,
+        source: Source,
+        *,
+        name: str | None = None,
+        doc_type: str | None = None,
+        guidance: Guidance | None = None,
     ) -> tuple[Result, tuple[Page, ...]]:
-        """As ``read``, with the pages that were read (none where the file failed), for whoever stores them."""
+        """As ``read``, with the pages that were read (none where the file failed), for whoever stores them. ``guidance`` replaces
+        the configuration's for this file."""
         if doc_type is not None:
             self.registry.get(doc_type)
         label = name or ("-" if isinstance(source, bytes) else str(source))
@@ -83,7 +90,7 @@ class Extractor:
             return Result(label, FileStatus.FAILED, error=error.to_json()), ()
         warnings: list[Mapping[str, str]] = [{key: str(value) for key, value in w.to_json().items()} for w in pages.warnings]
         try:
-            reading = self.engine.read(pages.pages, doc_type, self.config.guidance)
+            reading = self.engine.read(pages.pages, doc_type, self.config.guidance if guidance is None else guidance)
         except ModelError as error:
             return Result(label, FileStatus.FAILED, error=error.to_json(), warnings=tuple(warnings)), ()
         warnings += reading.warnings

@@ -15,6 +15,7 @@ from certloop.validators.outcome import Verdict
 
 if TYPE_CHECKING:
     from certloop.agentrl.trajectory import Trajectory
+    from certloop.extract.engine.lines import TextLine
 
 Polygon = tuple[tuple[float, float], ...]
 
@@ -132,7 +133,8 @@ class Document:
 
     ``missing`` are the required fields for which no value was read, whatever the reason: a person should look at them.
     ``steps`` are the tool calls of the episode that read it, with times (and are not compared: no two readings take as long).
-    ``generations`` are what a model engine wrote for it, one a page it was asked about.
+    ``generations`` are what a model engine wrote for it, one a page it was asked about. ``seen`` are the text lines of its page
+    in upright pixels: what a correction is learned from. Neither is part of its JSON.
     """
 
     doc_type: str
@@ -153,6 +155,7 @@ class Document:
     missing: tuple[str, ...] = ()
     steps: tuple[Mapping[str, Any], ...] = field(default=(), compare=False)
     generations: tuple[Generation, ...] = ()
+    seen: tuple[TextLine, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def trajectory(self) -> Trajectory | None:
