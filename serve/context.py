@@ -81,7 +81,8 @@ class Service:
         self._jobs, self.readers = jobs, readers
 
     def tenant(self, tenant: str) -> TenantStore:
-        """The store's handle of one tenant; asked for once."""
+        """The store's handle of one tenant; asked for once. Inside a transaction a second connection must not be waited for:
+        whoever holds the last one may be waiting for this transaction."""
         if tenant not in self._handles:
             self._handles[tenant] = self.store.for_tenant(tenant)
         return self._handles[tenant]

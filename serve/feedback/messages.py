@@ -67,7 +67,7 @@ def hear(
         return known
     found, judged_by, judge_error = _judged(service, stored, message, previous_request)
     with writing(service, actor.tenant) as connection:
-        stored = service.tenant(actor.tenant).trajectory(trajectory_id)
+        stored = reader.one(connection, actor.tenant, trajectory_id)
         if known := _known(stored, message_id):
             return known
         doc_type = service.registry.types.get(stored.trajectory.doc_type)

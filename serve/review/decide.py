@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import select
 
 from certloop.agentrl.signals import Origin, Signal, rejection_signal, withdrawal_signals
+from certloop.agentrl.store import reader as stored
 from certloop.serve.db.access import writing
 from certloop.serve.db.schema import uploads
 from certloop.serve.dossier.check import check_again
@@ -90,7 +91,7 @@ class _Case:
     def trajectory(self) -> Trajectory | None:
         if self.certificate.trajectory_id is None:
             return None
-        return self.service.tenant(self.actor.tenant).trajectory(self.certificate.trajectory_id).trajectory
+        return stored.one(self.connection, self.actor.tenant, self.certificate.trajectory_id).trajectory
 
 
 def approve(service: Service, actor: Actor, certificate_id: str, revision: int, *, comment: str | None = None) -> Decision:
@@ -209,8 +210,8 @@ def _withdraw(
 ) -> tuple[str, ...]:
     if certificate.trajectory_id is None or not ids:
         return ()
-    stored = service.tenant(actor.tenant).trajectory(certificate.trajectory_id)
-    said = [signal for signal in stored.signals if signal.signal_id in set(ids)]
+    known = stored.one(connection, actor.tenant, certificate.trajectory_id)
+    said = [signal for signal in known.signals if signal.signal_id in set(ids)]
     origin = Origin(certificate.trajectory_id, actor.actor_id, now)
     return write_signals(service, connection, actor.tenant, withdrawal_signals(origin, said), actor.actor_id)
 

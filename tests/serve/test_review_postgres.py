@@ -84,3 +84,23 @@ def test_of_many_at_once_one_holds_and_one_decides(postgres: Postgres, tmp_path:
         said = world.signals(certificate)
         assert sum(s.reason == "reupload" for s in said) == 1
         assert sum(s.reason == "approval" and s.field is None for s in said) == 1
+
+
+def test_many_decisions_at_once_do_not_wait_for_each_others_connections(postgres: Postgres, tmp_path: Path) -> None:
+    """A transaction that asked for a second connection while others queue behind it would starve with the pool."""
+    with open_world(tmp_path, url=postgres.url(), blob_url=str(tmp_path / "blobs")) as world:
+        waiting = [world.certificate(less_sure(licence(), "address", 0.3)) for _ in range(24)]
+        codes: list[int] = []
+        start = threading.Barrier(len(waiting))
+
+        def approve(certificate: str) -> None:
+            with world.as_("ann") as client:
+                start.wait()
+                codes.append(client.post(f"/v1/reviews/{certificate}/approve", headers={"If-Match": '"2"'}).status_code)
+
+        threads = [threading.Thread(target=approve, args=(certificate,)) for certificate in waiting]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert codes == [200] * len(waiting)
