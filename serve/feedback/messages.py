@@ -20,7 +20,7 @@ from certloop.agentrl.signals import (
     classify_message,
     next_message_signals,
 )
-from certloop.agentrl.store import redact_json
+from certloop.agentrl.store import reader, redact_json
 from certloop.extract.redaction import certificate_redactor
 from certloop.serve.db.access import writing
 from certloop.serve.feedback.signals import write_signals
