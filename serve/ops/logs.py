@@ -44,7 +44,7 @@ class JsonLines(logging.Formatter):
         row |= getattr(record, "facts", {})
         if record.exc_info and record.exc_info[1] is not None:
             row["error"] = describe(record.exc_info[1])
-        return json.dumps(row, ensure_ascii=False, separators=(",", ":"), default=str)
+        return json.dumps(row, separators=(",", ":"), default=str)  # in ASCII: nothing else ends a line anywhere
 
 
 def describe(error: BaseException) -> dict[str, Any]:
