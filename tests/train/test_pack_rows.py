@@ -25,7 +25,7 @@ from certloop.train.errors import TrainDataError
 from certloop.train.nano.tokenizer import build_processor
 from certloop.train.pack.burn import check_burnt
 from certloop.train.pack.pack import SWIFT, PackConfig, pack
-from certloop.train.pack.tokens import check_same_ids, row_ids
+from certloop.train.pack.tokens import check_rows, check_same_ids, row_ids
 from certloop.train.rows import Row, data_sha256, read_rows, to_dataset
 from certloop.train.teach.annotate import JOURNAL, ScriptedTeacher, TeachConfig, annotate
 from certloop.train.teach.helpers import helpers
@@ -136,6 +136,15 @@ def test_a_page_is_packed_as_serving_shows_it(packed: Path, pages: list[Labelled
     grid = model_inputs(PROCESSOR, [Question((pixels,), row.prompt)])["image_grid_thw"].tolist()
     assert grid == [[1, pixels.shape[0] // 16, pixels.shape[1] // 16]], "no processor resizes it again"
     assert data_url(seen) == data_url(pixels)
+
+
+def test_rows_packed_for_larger_pages_than_the_model_is_shown_are_refused(packed: Path) -> None:
+    rows = read_rows(packed / "train")
+    check_rows(PROCESSOR, packed / "train", rows)
+    narrow = build_processor()
+    narrow.image_processor.size = {"shortest_edge": 1024, "longest_edge": 100_000}
+    with pytest.raises(TrainDataError, match="--max-pixels 100000"):
+        check_rows(narrow, packed / "train", rows)
 
 
 def test_images_keep_their_order(tmp_path: Path) -> None:

@@ -5,8 +5,10 @@ One lost line break in a chat template is enough to lose most of a model's skill
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ from certloop.extract.engine.contract import Question
 from certloop.extract.engine.inputs import model_inputs
 from certloop.extract.engine.prompt import assistant_message, user_message
 from certloop.train.errors import TrainDataError
-from certloop.train.rows import Row
+from certloop.train.rows import MANIFEST, Row
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,29 @@ def check_same_ids(processor: Any, row: Row, trained: Sequence[int]) -> None:
             raise TrainDataError(f"row {row.id}: token {position} ({part}) is {theirs} in training and {ours} in serving")
     if len(trained) < len(wanted):
         raise TrainDataError(f"row {row.id}: training sees {len(trained)} tokens of {len(wanted)}; it was cut")
+
+
+def check_rows(processor: Any, folder: Path, rows: Sequence[Row]) -> None:
+    """What is checked before a run: pages were packed for no larger a bound than this processor's, so that nobody resizes them
+    again, and a row of every prompt begins as serving begins it. Raises TrainDataError."""
+    packed = _packed_view(folder)
+    bound = int(processor.image_processor.size["longest_edge"])
+    if packed is not None and packed > bound:
+        raise TrainDataError(
+            f"the rows of {folder.name} were packed for pages of up to {packed} pixels, this model is shown at most {bound}: "
+            f"pack them again with --max-pixels {bound}, as serving will show them"
+        )
+    for row in {row.prompt: row for row in rows}.values():
+        row_ids(processor, row)
+
+
+def _packed_view(folder: Path) -> int | None:
+    """The largest page that packing allowed; None for rows from elsewhere."""
+    try:
+        view = json.loads((folder / MANIFEST).read_text(encoding="utf-8")).get("view") or {}
+        return int(view["max_pixels"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
 
 
 def _ids(tensor: Any) -> tuple[int, ...]:
