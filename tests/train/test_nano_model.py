@@ -93,11 +93,19 @@ def test_patches_places_and_loss_equal_the_models_own(nano: tuple[Any, Any]) -> 
     with torch.no_grad():
         fast, features = read_batch(model, FastVision(model), batch)
         slow = model.model.visual(own["pixel_values"], own["image_grid_thw"]).pooler_output
-        labels = own["input_ids"][:, :length].masked_fill(~batch.answer_mask, -100)
         inputs = {k: v if k in ("pixel_values", "image_grid_thw") else v[:, :length] for k, v in own.items()}
-        expected = model(**inputs, labels=labels).loss
+        chances = model(**inputs).logits.log_softmax(-1)[:, :-1].gather(-1, batch.input_ids[:, 1:, None])[..., 0]
+        expected = -(chances * batch.answer_weights[:, 1:]).sum() / batch.answer_weights.sum()
     assert torch.allclose(features, slow, atol=1e-4)
     assert float(fast) == pytest.approx(float(expected), rel=1e-4)
+
+
+def test_every_field_weighs_alike_within_bounds(nano: tuple[Any, Any]) -> None:
+    collator = Collator(*nano)
+    answer = '{"名称": "南昌恒达食品商行", "法定代表人": "王强"}'
+    ids, written = collator.ids(user_text(), answer, 96)
+    expected = [0.3] * 3 + [9 / 8] * 8 + [0.3] * 3 + [3.0] * 2 + [0.3] * 2  # 9 / 2 is above the bound of 3
+    assert collator._weights(ids[-written:]) == pytest.approx(expected)
 
 
 def test_a_slot_holds_the_glyph_whose_middle_lies_in_it() -> None:

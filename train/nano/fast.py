@@ -77,7 +77,7 @@ class FastVision:
 def read_batch(
     model: Qwen3VLForConditionalGeneration, vision: FastVision, batch: PageBatch, *, frozen: bool = False
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Mean cross-entropy of the answers' tokens, and the pages' merged vision features (without a gradient when ``frozen``)."""
+    """Weighted mean loss of the answers' tokens, and the pages' merged vision features (no gradient when ``frozen``)."""
     import torch
     from torch.nn.functional import cross_entropy
 
@@ -91,9 +91,11 @@ def read_batch(
     hidden = inner.language_model(
         inputs_embeds=embeds, position_ids=batch.position_ids, attention_mask=batch.attention_mask, use_cache=False
     ).last_hidden_state
-    wanted = batch.answer_mask[:, 1:]
+    weights = batch.answer_weights[:, 1:]
+    wanted = weights > 0
     scores = model.lm_head(hidden[:, :-1][wanted]).float()
-    return cross_entropy(scores, batch.input_ids[:, 1:][wanted]), features
+    losses = cross_entropy(scores, batch.input_ids[:, 1:][wanted], reduction="none")
+    return (losses * weights[wanted]).sum() / weights.sum(), features
 
 
 def _turn(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:

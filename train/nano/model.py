@@ -120,6 +120,8 @@ def save_nano(model: Qwen3VLForConditionalGeneration, processor: Qwen3VLProcesso
     stored = copy.deepcopy(model).to(torch.float16) if half else model
     stored.save_pretrained(folder)
     processor.save_pretrained(folder)
+    for path in folder.glob("*.safetensors"):
+        path.chmod(0o644)  # written by way of a private temporary file
 
 
 def load_nano(which: str | Path = TEACHER) -> tuple[Qwen3VLForConditionalGeneration, Qwen3VLProcessor]:
