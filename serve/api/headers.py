@@ -33,6 +33,8 @@ DESK_CSP = (
 )
 """Gradio builds its page from inline scripts and compiles templates; nothing of another origin is allowed all the same."""
 METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
+PROBES = ("/healthz", "/readyz")
+"""Whoever looks after a process asks by its address; both answers say nothing that a name would protect."""
 API_PATHS = ("/v1/", "/healthz", "/readyz", "/metrics", "/openapi.json")
 FIXED = {
     "X-Content-Type-Options": "nosniff",
@@ -89,7 +91,7 @@ class Surround:
                 REQUEST_ID.reset(token)
 
     async def _answer(self, request: Request, receive: Receive, send: Send) -> None:
-        if self._host_allowed(request.headers.get("host", "")):
+        if request.url.path in PROBES or self._host_allowed(request.headers.get("host", "")):
             await self.app(request.scope, receive, send)
         else:
             refused = RequestError("this server does not answer to this Host name; see CERTLOOP_HOSTS")

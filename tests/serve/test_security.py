@@ -157,9 +157,10 @@ def test_without_demo_mode_nobody_gets_in_from_this_machine(callers: Callers) ->
 
 def test_only_named_hosts_are_answered(open_service: Callable[..., Service]) -> None:
     app = create_app(open_service(edge=EdgeConfig(hosts=("certloop.example",))))
-    assert TestClient(app, base_url="https://certloop.example").get("/healthz").status_code == 200
-    answer = TestClient(app, base_url="https://evil.example").get("/healthz")
+    assert TestClient(app, base_url="https://certloop.example").get("/v1/me").status_code == 401
+    answer = TestClient(app, base_url="https://evil.example").get("/v1/me")
     assert (answer.status_code, code(answer)) == (422, "request_invalid")
+    assert TestClient(app, base_url="http://10.0.0.7:8000").get("/healthz").status_code == 200  # probes ask by address
 
 
 def test_a_bucket_gives_what_flows_in() -> None:
