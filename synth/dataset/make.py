@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from certloop.synth.config import MakeConfig
-from certloop.synth.dataset.finish import finish
+from certloop.synth.dataset.finish import add_parquet, finish
 from certloop.synth.dataset.plan import make_plan
 from certloop.synth.dataset.work import Chunk, chunks, write_atomically, write_chunk
 from certloop.synth.errors import DatasetError
@@ -48,7 +48,7 @@ def _make(config: MakeConfig, progress: Progress | None) -> dict[str, Any]:
         load_profile(name)
     done = _prepare(config)
     if done is not None:
-        return done
+        return add_parquet(config, done) if config.parquet else done
     todo = [c for c in chunks(config) if not c.path(config.out).exists()]
     finished = config.count - sum(c.last - c.first for c in todo)
     if progress and finished:

@@ -19,6 +19,7 @@ import pytest
 
 from certloop.synth.config import MakeConfig
 from certloop.synth.dataset import make
+from certloop.synth.dataset.leaks import Leaks
 from certloop.synth.dataset.plan import make_plan
 from certloop.synth.dataset.work import build
 from certloop.synth.errors import DatasetError, ProfileError
@@ -134,6 +135,80 @@ def test_a_full_disk_leaves_no_manifest_and_says_so(tmp_path: Path, monkeypatch:
             make(replace(SMALL, out=out))
     assert not (out / "manifest.json").exists() and not list(out.rglob(".*"))
     assert make(replace(SMALL, out=out))["count"] == 24
+
+
+def test_a_file_that_cannot_be_finished_leaves_no_manifest(tmp_path: Path) -> None:
+    """A real limit of the kernel on file sizes: images and parts fit, the joined rows do not."""
+    config = replace(SMALL, types=("business_licence",), count=40, profiles=(("scan", 1.0),))
+    code = (
+        "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000));"
+        "from pathlib import Path; from tests.synth.test_dataset import SMALL; from dataclasses import replace;"
+        "from certloop.synth.dataset import make;"
+        "make(replace(SMALL, types=('business_licence',), count=40, profiles=(('scan', 1.0),), out=Path(sys.argv[1])))"
+    )
+    root, out = Path(__file__).resolve().parents[2], tmp_path / "d"
+    environment = {**os.environ, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-c", code, str(out)]
+    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
+    assert "DatasetError" in done.stderr and "File too large" in done.stderr, done.stderr
+    assert not (out / "manifest.json").exists() and len(list(out.glob("parts/*.jsonl"))) == 10
+    make(replace(config, out=out))
+    make(replace(config, out=tmp_path / "undisturbed"))
+    assert digests(out) == digests(tmp_path / "undisturbed")
+
+
+def test_parquet_holds_images_and_labels(whole: Path, tmp_path: Path) -> None:
+    from pyarrow import parquet
+
+    manifest = make(replace(SMALL, out=tmp_path / "d", parquet=True))
+    read = {split: parquet.read_table(tmp_path / "d" / f"{split}.parquet") for split in ("train", "validation", "test")}
+    assert sum(table.num_rows for table in read.values()) == 24
+    rows = {row["file"]: row for split in read for row in rows_of(tmp_path / "d" / f"{split}.jsonl")}
+    for table in read.values():
+        for record in table.to_pylist():
+            assert hashlib.sha256(record["image"]["bytes"]).hexdigest() == record["sha256"]
+            assert json.loads(record["label"]) == rows[record["image"]["path"]]
+        assert json.loads(table.schema.metadata[b"huggingface"])["info"]["features"]["image"] == {"_type": "Image"}
+    assert hashlib.sha256((tmp_path / "d/test.parquet").read_bytes()).hexdigest() == manifest["files"]["test.parquet"]
+    lines = digests(whole)
+    assert all(digests(tmp_path / "d")[name] == lines[name] for name in lines if name != "manifest.json")
+
+
+def test_parquet_may_be_asked_for_later(tmp_path: Path) -> None:
+    config = replace(SMALL, out=tmp_path / "d", count=6, types=("id_card",))
+    assert "train.parquet" not in make(config)["files"]
+    manifest = make(replace(config, parquet=True))
+    assert "train.parquet" in manifest["files"] and (tmp_path / "d" / "train.parquet").exists()
+    assert json.loads((tmp_path / "d" / "manifest.json").read_text()) == manifest
+
+
+def row(number: int, split: str, name: str) -> dict[str, Any]:
+    return {"file": f"{number}.jpg", "sha256": f"{number:064x}", "split": split, "fields": {"名称": name, "类型": "有限责任公司"}}
+
+
+def test_what_stands_in_two_splits_is_refused() -> None:
+    rows = [
+        row(1 << 200, "train", "恒达贸易有限公司"),
+        row(2 << 200, "test", "瑞祥商贸有限公司"),
+        row(3 << 200, "test", "恒达贸易有限公司"),
+    ]
+    leaks = Leaks()
+    for entry in rows[:2]:
+        leaks.note(entry)
+    leaks.refuse(lambda: rows[:2])
+    leaks.note(rows[2])
+    with pytest.raises(DatasetError, match=r"field 名称 .*splits train and test"):
+        leaks.refuse(lambda: rows)
+
+
+def test_the_same_image_twice_is_refused() -> None:
+    rows = [row(1 << 200, "train", "恒达贸易有限公司"), row(1 << 200, "train", "瑞祥商贸有限公司") | {"file": "2.jpg"}]
+    leaks = Leaks()
+    for entry in rows:
+        leaks.note(entry)
+    with pytest.raises(DatasetError, match=r"2\.jpg stands twice"):
+        leaks.refuse(lambda: rows)
 
 
 def test_bad_requests_fail_before_anything_is_written(tmp_path: Path) -> None:
