@@ -93,7 +93,7 @@ _FILES: dict[str, Any] = {
     "/documents/{document_id}/result",
     summary="What was read of a document",
     response_model=ResultOut,
-    responses={200: {"content": _FILES}},
+    responses={200: {"content": _FILES}, 409: {}},
 )
 def get_result(
     service: Open, actor: Reader, document_id: DocumentId, kind: Annotated[ExportFormat, _FORMATS] = ExportFormat.JSON

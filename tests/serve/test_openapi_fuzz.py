@@ -81,5 +81,5 @@ def test_every_operation_keeps_its_word(tmp_path: Path, server: tuple[str, Calle
 
 @pytest.mark.slow
 def test_every_operation_keeps_its_word_for_longer(tmp_path: Path, server: tuple[str, Callers]) -> None:
-    out = run_all(tmp_path, server, "--phases", "examples,coverage,fuzzing,stateful", "--max-examples", "60")
+    out = run_all(tmp_path, server, "--phases", "examples,coverage,fuzzing,stateful", "--max-examples", "25")
     assert re.search(r"Tested: 6\d", out), "every operation"
