@@ -107,7 +107,7 @@ def fill(live: Live, stored: int) -> list[str]:
         for document_id in waiting:
             mine = claim(service, ACME, document_id)
             assert mine is not None
-            record(service, mine, read)
+            record(service, mine, read, service.loop.steering(ACME, document_id))
             ids.append(document_id)
     with service.engine.connect().execution_options(store_writes=True) as connection, connection.begin():
         connection.exec_driver_sql("DELETE FROM workflow_status")

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from certloop.agentrl.errors import CertloopError
 from certloop.extract.result import FileStatus, Result
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess
 
     from certloop.extract import ExtractConfig
+    from certloop.extract.guidance import Guidance
 
 Source = Path | bytes
 Progress = Callable[[int, int], None]
@@ -41,7 +42,14 @@ class WorkerStartError(CertloopError, RuntimeError):
 class Reader(Protocol):
     """What a worker needs of an ``Extractor``."""
 
-    def read(self, source: Source, *, name: str | None = None, doc_type: str | None = None) -> Result: ...
+    def read(
+        self,
+        source: Source,
+        *,
+        name: str | None = None,
+        doc_type: str | None = None,
+        guidance: Guidance | None = None,
+    ) -> Result: ...
 
 
 ReaderFactory = Callable[["ExtractConfig"], AbstractContextManager[Reader]]
@@ -49,12 +57,13 @@ ReaderFactory = Callable[["ExtractConfig"], AbstractContextManager[Reader]]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a worker is given: one file."""
+    """What a worker is given: one file. ``guidance`` is for readers that take it file by file."""
 
     index: int
     source: Source
     name: str
     doc_type: str | None
+    guidance: Guidance | None = None
 
 
 def open_extractor(config: ExtractConfig) -> AbstractContextManager[Reader]:
@@ -250,7 +259,8 @@ def serve_reader(pipe: Connection, config: ExtractConfig, open_reader: ReaderFac
             pipe.send(Started())
             while True:
                 job: Job = pipe.recv()
-                pipe.send(reader.read(job.source, name=job.name, doc_type=job.doc_type))
+                steered: dict[str, Any] = {} if job.guidance is None else {"guidance": job.guidance}
+                pipe.send(reader.read(job.source, name=job.name, doc_type=job.doc_type, **steered))
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return
     except CertloopError as error:

@@ -63,13 +63,21 @@ class Extractor:
             self._opened = open_engine(self.config, self.registry)
         return self._opened
 
-    def read(self, source: Source, *, name: str | None = None, doc_type: str | None = None) -> Result:
+    def read(
+        self,
+        source: Source,
+        *,
+        name: str | None = None,
+        doc_type: str | None = None,
+        guidance: Guidance | None = None,
+    ) -> Result:
         """Read every certificate in a file.
 
-        ``name`` is what ``Result.file`` says (default: the path, ``-`` for bytes); ``doc_type`` skips classification. Raises
+        ``name`` is what ``Result.file`` says (default: the path, ``-`` for bytes); ``doc_type`` skips classification;
+        ``guidance`` replaces the configuration's for this file. Raises
         UnknownTypeError for a type nobody knows; whatever is wrong with the *file* comes back as a failed Result.
         """
-        return self.read_with_pages(source, name=name, doc_type=doc_type)[0]
+        return self.read_with_pages(source, name=name, doc_type=doc_type, guidance=guidance)[0]
 
     def read_with_pages(
         self,

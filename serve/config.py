@@ -81,5 +81,17 @@ class ServeConfig:
     edge: EdgeConfig = field(default_factory=EdgeConfig)
     judge: JudgeConfig | None = None
     """A language model that says what a conversation's next message means; None: rules do."""
+    artefact_dir: Path | None = None
+    """Files of releases; every host must see the same folder. None: beside an SQLite database, else in the user's data folder."""
     data_dir: Path | None = None
     """Locks and scratch files; None: beside an SQLite database, else the system's folder for temporary files."""
+
+    @property
+    def artefacts(self) -> Path:
+        """The folder in use for files of releases."""
+        if self.artefact_dir is not None:
+            return self.artefact_dir
+        file = self.database_url.removeprefix("sqlite:///")
+        if file != self.database_url:
+            return Path(file).expanduser().parent / "artefacts"
+        return Path("~/.local/share/certloop/artefacts").expanduser()

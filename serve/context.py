@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from certloop.agentrl.store import Cipher
     from certloop.serve.jobs.port import Jobs
+    from certloop.serve.loop.live import Loop
     from certloop.serve.ops.metrics import Metrics
     from certloop.serve.work.readers import Readers
 
@@ -64,6 +65,13 @@ class Service:
         return load_types(self.config.extract.template_path)
 
     @cached_property
+    def loop(self) -> Loop:
+        """Releases, rules in use, and learning from decisions."""
+        from certloop.serve.loop.live import Loop
+
+        return Loop.open(self, self.config.artefacts)
+
+    @cached_property
     def metrics(self) -> Metrics:
         from certloop.serve.ops.metrics import Metrics
 
@@ -93,6 +101,8 @@ class Service:
 
     def close(self) -> None:
         self.ending = True
+        if "loop" in self.__dict__:
+            self.loop.close()
         if self._jobs is not None:
             self._jobs.close()
             self._jobs = None

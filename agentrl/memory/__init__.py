@@ -5,7 +5,7 @@ refuse.py      what must not stand in a rule   snapshot.py    the rules of a rel
 schema.py      Item, and the table of events
 """
 
-from certloop.agentrl.memory.errors import QuotaError, ReplayFailedError, RuleError, RuleRefusedError
+from certloop.agentrl.memory.errors import QuotaError, ReplayFailedError, RuleError, RuleRefusedError, UnknownRuleError
 from certloop.agentrl.memory.lifecycle import LifecycleConfig, State, next_state, reliability
 from certloop.agentrl.memory.memory import Memory, MemoryConfig
 from certloop.agentrl.memory.refuse import check_against_values, check_keys, check_text
@@ -14,6 +14,6 @@ from certloop.agentrl.memory.snapshot import read_snapshot, write_snapshot
 
 __all__ = [
     "Item", "LifecycleConfig", "Memory", "MemoryConfig", "QuotaError", "ReplayFailedError", "RuleError", "RuleRefusedError",
-    "State", "check_against_values", "check_keys", "check_text", "next_state", "read_snapshot", "reliability",
-    "write_snapshot",
+    "State", "UnknownRuleError", "check_against_values", "check_keys", "check_text", "next_state", "read_snapshot",
+    "reliability", "write_snapshot",
 ]  # fmt: skip

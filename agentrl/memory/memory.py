@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from sqlalchemy import Connection, Engine, func, insert, select
 
-from certloop.agentrl.memory.errors import QuotaError, RuleError, RuleRefusedError
+from certloop.agentrl.memory.errors import QuotaError, RuleError, RuleRefusedError, UnknownRuleError
 from certloop.agentrl.memory.lifecycle import DEFAULT, LifecycleConfig, State, next_state
 from certloop.agentrl.memory.schema import Item, events, metadata
 from certloop.agentrl.store.engine import reading, writing
@@ -136,7 +136,7 @@ class Memory:
     def _note(self, tenant: str, item_id: str, what: str, actor: str, body: Mapping[str, Any]) -> Item:
         with writing(self._engine, tenant) as connection:
             if item_id not in _fold(connection, tenant, self._config.lifecycle):
-                raise RuleError("no such rule in this tenant")
+                raise UnknownRuleError("no such rule in this tenant")
             self._write(connection, tenant, item_id, what, actor, body)
             return _fold(connection, tenant, self._config.lifecycle)[item_id]
 

@@ -169,6 +169,7 @@ class Registry:
         they started. What the release learned from is quarantined. Raises ReleaseError when there is nothing to go back to."""
 
         def move(old: Pointer | None) -> Pointer:
+            old = old or (self.pointer(SHARED) if scope != SHARED else None)
             if old is None or not (old.candidate or old.previous):
                 raise ReleaseError("there is no release to go back to")
             return replace(old, candidate="", share=0.0) if old.candidate else Pointer(old.previous)

@@ -52,7 +52,12 @@ class Router:
     @contextmanager
     def answering(self, tenant: str, document: str) -> Iterator[Route]:
         """A route whose release counts as in use until the block ends."""
-        route = self.route(tenant, document)
+        with self.under(self.route(tenant, document)) as route:
+            yield route
+
+    @contextmanager
+    def under(self, route: Route) -> Iterator[Route]:
+        """A route taken before: its release counts as in use until the block ends."""
         with self._changed:
             self._under_way[route.release_id] += 1
         try:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 ROUTERS = (
     "documents", "batches", "results", "jobs",
-    "reviews", "feedback", "outcomes", "calibration",
+    "reviews", "feedback", "outcomes", "calibration", "learning",
     "admin", "sessions", "webhooks", "ops",
 )  # fmt: skip
 """Modules of this package with a ``router``; those that are not there yet are left out."""

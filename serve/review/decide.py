@@ -104,7 +104,9 @@ def approve(service: Service, actor: Actor, certificate_id: str, revision: int, 
         said = approval_signals(origin, read["fields"], final, trajectory=trajectory, doc_type=changed_type)
         return said + _comments(case, origin, edited_labels(read["fields"], final), trajectory)
 
-    return _decide(service, actor, certificate_id, revision, "approved", signals, comment, {})
+    decision = _decide(service, actor, certificate_id, revision, "approved", signals, comment, {})
+    service.loop.soon(actor.tenant, certificate_id, actor.actor_id)
+    return decision
 
 
 def reject(

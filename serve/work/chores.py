@@ -24,7 +24,7 @@ class Chores:
         self._service = service
 
     def all(self) -> tuple[Callable[[], None], ...]:
-        return (self.forget_keys, self.keep_retention, self.empty_erased)
+        return (self.forget_keys, self.keep_retention, self.empty_erased, self._service.loop.catch_up)
 
     def forget_keys(self) -> None:
         old = (self._service.clock() - KEEP_KEYS).astimezone(UTC).isoformat(timespec="microseconds")

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from pathlib import Path
 
+    from certloop.extract.guidance import Guidance
+
 START_TIMEOUT_S = 120.0
 _PR_SET_PDEATHSIG = 1
 
@@ -46,7 +48,12 @@ class PageReader(Protocol):
     """What runs in a reader process. It answers with an error instead of raising it, so that the process lives on."""
 
     def read(
-        self, source: Path | bytes, *, name: str | None = None, doc_type: str | None = None
+        self,
+        source: Path | bytes,
+        *,
+        name: str | None = None,
+        doc_type: str | None = None,
+        guidance: Guidance | None = None,
     ) -> PagesRead | CertloopError: ...
 
 
@@ -75,13 +82,20 @@ class _ExtractorWithPages:
     def __init__(self, read: Callable[..., tuple[Result, tuple[object, ...]]]) -> None:
         self._read = read
 
-    def read(self, source: Path | bytes, *, name: str | None = None, doc_type: str | None = None) -> PagesRead | CertloopError:
+    def read(
+        self,
+        source: Path | bytes,
+        *,
+        name: str | None = None,
+        doc_type: str | None = None,
+        guidance: Guidance | None = None,
+    ) -> PagesRead | CertloopError:
         from certloop.extract.ingest import Page
         from certloop.extract.recording import png
 
         before, began = time.process_time(), time.monotonic()
         try:
-            result, pages = self._read(source, name=name, doc_type=doc_type)
+            result, pages = self._read(source, name=name, doc_type=doc_type, guidance=guidance)
             if (outage := _outage(result)) is not None:
                 return outage
             used = {index for document in result.documents for index in document.pages}
@@ -129,9 +143,16 @@ class Readers:
         self._keeper = ThreadPoolExecutor(1, thread_name_prefix="reader-keeper")
 
     def read(
-        self, key: str, source: bytes, doc_type: str | None, timeout_s: float, begin: Callable[[], bool]
+        self,
+        key: str,
+        source: bytes,
+        doc_type: str | None,
+        timeout_s: float,
+        begin: Callable[[], bool],
+        steer: Callable[[], Guidance | None] = lambda: None,
     ) -> PagesRead | None:
-        """Read one document. ``begin`` is called once a reader is free; where it says False nothing is read (None).
+        """Read one document. ``begin`` is called once a reader is free; where it says False nothing is read (None). ``steer``
+        then tells the guidance of this reading (None: the configuration's).
 
         Raises ReadTimeoutError, ReaderCrashedError, ReaderFailedError, ReaderStoppedError (``stop`` or ``close``), or the typed
         error of the reader itself (an engine that is not there).
@@ -140,7 +161,7 @@ class Readers:
         try:
             if not begin():
                 return None
-            return self._answer(self._started(seat), seat, key, source, doc_type, timeout_s)
+            return self._answer(self._started(seat), seat, Job(0, source, key, doc_type, steer()), timeout_s)
         finally:
             self._give_back(key, seat)
 
@@ -210,8 +231,8 @@ class Readers:
             seat.worker, seat.generation = self._keeper.submit(Worker, config, opener).result(), generation
         return seat.worker
 
-    def _answer(self, worker: Worker, seat: _Seat, key: str, source: bytes, doc_type: str | None, timeout_s: float) -> PagesRead:
-        worker.give(Job(0, source, key, doc_type))
+    def _answer(self, worker: Worker, seat: _Seat, job: Job, timeout_s: float) -> PagesRead:
+        worker.give(job)
         try:
             while True:
                 if not _heard(worker.pipe, timeout_s if worker.started else START_TIMEOUT_S):

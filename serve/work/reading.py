@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -30,7 +31,9 @@ from certloop.serve.work.record import fail, give_up, record
 from certloop.serve.work.states import Status
 
 if TYPE_CHECKING:
+    from certloop.extract.guidance import Guidance
     from certloop.serve.context import Service
+    from certloop.serve.loop.live import Steering
     from certloop.serve.work.readers import Readers
 
 T = TypeVar("T")
@@ -81,6 +84,7 @@ class Work:
 
     def _try(self, tenant: str, document_id: str, content: bytes, doc_type: str | None) -> None:
         claims: list[Claim] = []
+        steering: list[Steering] = []
 
         def begin() -> bool:
             mine = self._patiently(lambda: claim(self._service, tenant, document_id))
@@ -91,12 +95,20 @@ class Work:
             claims.extend([mine] if mine is not None else [])
             return mine is not None
 
+        def steer() -> Guidance | None:
+            """Once a reader is free, not before: what was learned while the document waited counts."""
+            steering.append(self._patiently(lambda: self._service.loop.steering(tenant, document_id)))
+            routes.enter_context(self._service.loop.router.under(steering[0].route))
+            return steering[0].guidance
+
         try:
-            read = self._readers.read(document_id, content, doc_type, self._service.config.jobs.timeout_s, begin)
-            if read is not None:
-                began = time.monotonic()
-                if self._patiently(lambda: record(self._service, claims[0], read)):
-                    count(self._service, claims[0], read, time.monotonic() - began)
+            with ExitStack() as routes:
+                timeout_s = self._service.config.jobs.timeout_s
+                read = self._readers.read(document_id, content, doc_type, timeout_s, begin, steer)
+                if read is not None:
+                    began = time.monotonic()
+                    if self._patiently(lambda: record(self._service, claims[0], read, steering[0])):
+                        count(self._service, claims[0], read, time.monotonic() - began)
         except (ReaderStoppedError, ErasedError):
             raise
         except CertloopError as error:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, func, insert, select, update
@@ -18,6 +19,7 @@ from certloop.extract.result import FileStatus
 from certloop.serve.db.access import seal_json, unseal_json, writing
 from certloop.serve.db.schema import batches, certificates, uploads
 from certloop.serve.dossier.check import check_batch
+from certloop.serve.loop.live import Steering, pack_lines
 from certloop.serve.review.queue import open_review
 from certloop.serve.webhooks.outbox import Event, enqueue
 from certloop.serve.work.claims import Claim, note_of, settle
@@ -36,21 +38,23 @@ FIELDS, RESULT, EXPECTED, FILE_NAME = (
 """Names that sealed columns are bound to, followed by "/" and the row's id."""
 
 
-def record(service: Service, mine: Claim, read: PagesRead) -> bool:
-    """Write everything that reading gave; False where the claim no longer stood, and then nothing is written.
+def record(service: Service, mine: Claim, read: PagesRead, steering: Steering) -> bool:
+    """Write everything that reading under ``steering`` gave; False where the claim no longer stood: then nothing is written.
 
     Raises the store's errors; then nothing but blobs is written either.
     """
-    result = read.result
+    result = replace(read.result, documents=tuple(replace(d, release=steering.release_id) for d in read.result.documents))
     if result.status is FileStatus.FAILED:
         error = dict(result.error or {"code": "read_failed", "message": "nothing could be read"})
         return _ended(service, mine, Status.FAILED, json.dumps(error, ensure_ascii=False), read)
-    blobs = {number: service.tenant(mine.tenant).put_blob(image) for number, image in read.pages.items()}
+    tenant = service.tenant(mine.tenant)
+    blobs = {number: tenant.put_blob(image) for number, image in read.pages.items()}
+    seen = [tenant.put_blob(pack_lines(d.seen)) if d.seen and d.steps else None for d in result.documents]
     with writing(service, mine.tenant) as connection:
         at = service.now()
         if not settle(connection, mine, _ended_values(connection, mine, Status.DONE, at, result, read.cpu_s)):
             return False
-        _store_certificates(service, connection, mine, result, blobs, at)
+        _store_certificates(service, connection, mine, result, _Kept(blobs, seen, steering), at)
         _announce(service, connection, mine, Event.DOCUMENT_DONE, Status.DONE)
         return True
 
@@ -85,9 +89,21 @@ def _ended_values(
     return values
 
 
-def _store_certificates(
-    service: Service, connection: Connection, mine: Claim, result: Result, blobs: Mapping[int, str], at: str
-) -> None:
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """Put aside before the transaction: blobs of pages by number, of each document's lines, and what it was read under."""
+
+    pages: Mapping[int, str]
+    lines: Sequence[str | None]
+    steering: Steering
+
+
+def _with_lines(steps: Sequence[Mapping[str, Any]], blob: str | None) -> Sequence[Mapping[str, Any]]:
+    """The first look names the lines it saw: a correction is learned from them."""
+    return steps if blob is None else ({**steps[0], "payload_ref": blob}, *steps[1:])
+
+
+def _store_certificates(service: Service, connection: Connection, mine: Claim, result: Result, kept: _Kept, at: str) -> None:
     """Trajectories and rows of every certificate. Their ids follow from the upload's, so that none can exist twice."""
     upload = connection.execute(
         select(uploads.c.store_document_id, uploads.c.expected).where(
@@ -101,7 +117,7 @@ def _store_certificates(
         certificate_id = f"{mine.document_id}.{number}"
         told = episode_of(document)
         trajectory = trajectory_from_steps(
-            document.steps,
+            _with_lines(document.steps, kept.lines[number]),
             provenance=Provenance(
                 mine.tenant,
                 terms.consent,
@@ -110,6 +126,8 @@ def _store_certificates(
                 harness_version=__version__,
                 prompt_version=told.prompt_version,
                 type_version=document.type_version,
+                memory_snapshot_id=kept.steering.snapshot or None,
+                overlay_event_ids=kept.steering.overlay,
             ),
             traj_id=certificate_id,
             doc_type=document.doc_type,
@@ -117,7 +135,7 @@ def _store_certificates(
             final=told.final,
             outcome=told.outcome,
             sampled=told.sampled,
-            image_sha256=[blobs[page] for page in document.pages if page in blobs],
+            image_sha256=[kept.pages[page] for page in document.pages if page in kept.pages],
         )
         batch.add_trajectory(trajectory, upload.store_document_id, subjects_of(document, service.registry))
         for signal in check_signals(document, certificate_id):

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from audit_world import PNG, less_sure, licence
 from callers import ACME, Callers, admin_of
 
+from certloop.agentrl.release import Release
 from certloop.extract.result import FileStatus, Result
 from certloop.serve.db.access import writing
 from certloop.serve.errors import ReaderCrashedError
@@ -33,6 +34,24 @@ class World:
 
     def number(self) -> int:
         return next(self._count)
+
+    def rule(self) -> Ids:
+        """A rule that an auditor's correction taught."""
+        label = "甲乙丙丁戊己庚辛壬癸"[self.number() % 10] + "乙丙丁戊己庚辛壬癸甲"[self.number() % 10] + "全称"
+        body = {"field": "name", "label": label}
+        item = self.service.loop.memory.add(
+            ACME, "label", "business_licence", body, evidence=["doc.0"], actor="usr_1", replay=lambda _: None
+        )
+        return self._ids(rule_id=item.item_id)
+
+    def trial(self) -> Ids:
+        """A candidate of this tenant on trial."""
+        registry = self.service.loop.registry
+        if registry.pointer(ACME).candidate:
+            registry.roll_back(actor="test", reason="the last one", scope=ACME)
+        release_id = registry.register(Release(f"acme-{self.number()}-candidate", "ocr"), scope=ACME)
+        registry.stage(release_id, 0.5, actor="test", reason="on trial", scope=ACME)
+        return self._ids(release_id=release_id)
 
     def _ids(self, **ids: str) -> Ids:
         self.made |= set(ids.values())
@@ -66,7 +85,8 @@ class World:
         mine = claim(self.service, ACME, document_id)
         assert mine is not None
         result = Result("a.png", FileStatus.OK, (less_sure(licence(), "name", 0.2),))
-        assert record(self.service, mine, PagesRead(result, {0: PNG}, 0.5))
+        steering = self.service.loop.steering(ACME, document_id)
+        assert record(self.service, mine, PagesRead(result, {0: PNG}, 0.5), steering)
 
     def dead(self) -> Ids:
         document_id = self.document()["document_id"]

@@ -157,7 +157,8 @@ class World:
         mine = claim(self.service, tenant, document_id)
         assert mine is not None
         result = Result("scan.png", FileStatus.OK, documents)
-        assert record(self.service, mine, PagesRead(result, {0: PNG}, 0.5))
+        steering = self.service.loop.steering(tenant, document_id)
+        assert record(self.service, mine, PagesRead(result, {0: PNG}, 0.5), steering)
 
     def certificate(self, document: Document | None = None, content: bytes | None = None, **form: str) -> str:
         """Hand in a file and have it read as ``document``; returns the certificate's id (also the trajectory's)."""

@@ -103,6 +103,10 @@ ROWS: Mapping[str, Row] = {
     ),
     "GET /v1/outcomes": Row(P.LEARNING_READ),
     "POST /v1/outcomes": Row(P.OUTCOMES_WRITE, World.certificate, fine=201, foreign=404),
+    "GET /v1/memory": Row(P.LEARNING_READ, World.rule),
+    "POST /v1/memory/{rule_id}/remove": Row(P.RELEASES_MANAGE, World.rule, send={"json": {"reason": "a prank"}}),
+    "GET /v1/releases": Row(P.LEARNING_READ, World.trial),
+    "POST /v1/releases/rollback": Row(P.RELEASES_MANAGE, World.trial, send={"json": {"reason": "worse"}}, foreign=409),
     "GET /v1/calibration": Row(P.LEARNING_READ),
     "GET /v1/calibration/versions": Row(P.LEARNING_READ),
     "POST /v1/calibration/versions": Row(P.RELEASES_MANAGE, fine=422, foreign=422),
@@ -141,7 +145,7 @@ ROWS: Mapping[str, Row] = {
 DUMMY: Ids = {
     "document_id": "doc_" + "0" * 32, "batch_id": "bat_" + "0" * 32, "certificate_id": f"doc_{'0' * 32}.0",
     "trajectory_id": f"doc_{'0' * 32}.0", "page": "0", "version": "builtin", "key_id": "key_" + "0" * 32,
-    "user_id": "usr_" + "0" * 32, "webhook_id": "whk_" + "0" * 32, "delivery_id": "dlv_" + "0" * 32,
+    "rule_id": "0" * 32, "user_id": "usr_" + "0" * 32, "webhook_id": "whk_" + "0" * 32, "delivery_id": "dlv_" + "0" * 32,
 }  # fmt: skip
 
 
