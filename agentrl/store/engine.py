@@ -27,6 +27,11 @@ from certloop.agentrl.store.errors import (
 )
 
 BUSY_TIMEOUT_S = 60.0
+WRITER_IDLE = "30s"
+"""A process that goes to sleep in the middle of a write loses its transaction, not its tenant's other writers their patience."""
+_WRITE_LOCK = text(
+    "SELECT set_config('idle_in_transaction_session_timeout', :idle, true), pg_advisory_xact_lock(hashtextextended(:t, 0))"
+)
 PLAIN = Plain()
 
 
@@ -146,7 +151,7 @@ def writing(engine: Engine, tenant: str | None) -> Iterator[Connection]:
         with guarded(), engine.connect().execution_options(store_writes=True) as connection, connection.begin():
             set_tenant(connection, tenant)
             if tenant is not None and connection.dialect.name == "postgresql":
-                connection.execute(text("SELECT pg_advisory_xact_lock(hashtextextended(:t, 0))"), {"t": f"certloop:{tenant}"})
+                connection.execute(_WRITE_LOCK, {"t": f"certloop:{tenant}", "idle": WRITER_IDLE})
             yield connection
     except UnicodeEncodeError:
         raise EventError("a text that is no text (half a character in it) cannot be stored") from None

@@ -84,6 +84,7 @@ class Executor(Acceptor):
         self._stop_waiting, self._stop_reading, self._leases = stop_waiting, stop_reading, leases
         self._drain_s = service.config.jobs.drain_s
         self._idle: set[str] = set()
+        self._closing = False
         config: DBOSConfig = {
             "name": APPLICATION,
             "system_database_url": system_url(service.config),
@@ -109,16 +110,27 @@ class Executor(Acceptor):
             polling_interval_sec=POLL_S,
             on_conflict="always_update",
         )
-        self._leases.start(_recover, self._find_forgotten)
+        self._leases.start(self._recover, self._find_forgotten)
         adopted = self.adopt(service)
         if adopted:
             _log.warning("%d open documents had no job; they have one now", adopted)
+
+    def _recover(self, executor_ids: list[str]) -> bool:
+        """Put what dead executors were working on back into the queue; not any more once this one ends."""
+        from dbos import DBOS
+
+        if self._closing:
+            return False
+        DBOS._recover_pending_workflows(executor_ids)
+        return True
 
     def _find_forgotten(self) -> None:
         """Put back what this process claimed and does not run: the database went away just then. Seen twice, to be sure."""
         from dbos._dbos import _get_dbos_instance
         from dbos._recovery import _recover_workflow
 
+        if self._closing:
+            return
         dbos, mine = _get_dbos_instance(), self._leases.executor_id
         running = set(dbos._active_workflows_set.activeList())
         claimed = {one.workflow_id: one for one in dbos._sys_db.get_pending_workflows(mine, VERSION)}
@@ -152,6 +164,7 @@ class Executor(Acceptor):
         """Stop taking jobs, let those being read finish within the drain time, then end."""
         from dbos import DBOS
 
+        self._closing = True
         self._stop_waiting()
         late = threading.Timer(self._drain_s, self._stop_reading)
         late.daemon = True
@@ -183,13 +196,6 @@ def _named(run: Run) -> Callable[[str, str], None]:
         run(tenant, document_id)
 
     return read_document
-
-
-def _recover(executor_ids: list[str]) -> None:
-    """Put what dead executors were working on back into the queue."""
-    from dbos import DBOS
-
-    DBOS._recover_pending_workflows(executor_ids)
 
 
 def migrate(service: Service) -> None:

@@ -20,7 +20,7 @@ from sqlalchemy import Connection, insert, select, text, update
 
 from certloop.agentrl.store import StoreError
 from certloop.agentrl.store.engine import parse_url
-from certloop.serve.db.access import writing
+from certloop.serve.db.access import reading, writing
 from certloop.serve.db.schema import executors
 from certloop.serve.errors import WorkerRunningError
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 SQLITE_EXECUTOR = "sqlite"
 MAX_SLOTS = 256
+LOOK_BACK = timedelta(days=1)
 _log = logging.getLogger("certloop.serve.jobs")
 
 
@@ -43,9 +44,9 @@ class Leases:
         self._thread: threading.Thread | None = None
         self._lock, self.executor_id = _named_lock(service.config)
 
-    def start(self, recover: Callable[[list[str]], None], look: Callable[[], None]) -> None:
+    def start(self, recover: Callable[[list[str]], bool], look: Callable[[], None]) -> None:
         """Renew this lease and look for dead executors every third of a lease, then ``look`` after this one. ``recover`` must be
-        harmless when repeated."""
+        harmless when repeated, and says whether it did anything about it."""
         self._beat(recover, look)
         self._thread = threading.Thread(target=self._run, args=(recover, look), name="leases", daemon=True)
         self._thread.start()
@@ -62,16 +63,16 @@ class Leases:
                 _log.warning("the lease of %s was not given back: %s", self.executor_id, error.code)
         os.close(self._lock)
 
-    def _run(self, recover: Callable[[list[str]], None], look: Callable[[], None]) -> None:
+    def _run(self, recover: Callable[[list[str]], bool], look: Callable[[], None]) -> None:
         while not self._stop.wait(self._lease_s / 3):
             self._beat(recover, look)
 
-    def _beat(self, recover: Callable[[list[str]], None], look: Callable[[], None]) -> None:
+    def _beat(self, recover: Callable[[list[str]], bool], look: Callable[[], None]) -> None:
         try:
             self._renew()
-            if dead := self._dead():
-                recover(dead)
-                self._recovered(dead)
+            dead = {} if self._stop.is_set() else self._dead()
+            if dead and recover(list(dead)):
+                self._recovered([name for name, at in dead.items() if at is None])
             look()
         except Exception as error:  # noqa: BLE001 - a database that is away must not end the lease's thread
             _log.warning("the lease of %s was not renewed (%s); trying again", self.executor_id, type(error).__name__)
@@ -85,16 +86,20 @@ class Leases:
                 row = {"executor_id": self.executor_id, "started_at": _text(now)}
                 connection.execute(insert(executors), [row | values])
 
-    def _dead(self) -> list[str]:
-        with writing(self._service, None) as connection:
-            query = select(executors.c.executor_id).where(
-                executors.c.lease_until < _text(database_now(connection)),
-                executors.c.recovered_at.is_(None),
+    def _dead(self) -> dict[str, str | None]:
+        """Executors whose lease ran out within a day, and when somebody took over: a sleeper may claim again and die after that."""
+        with reading(self._service, None) as connection:
+            now = database_now(connection)
+            query = select(executors.c.executor_id, executors.c.recovered_at).where(
+                executors.c.lease_until < _text(now),
+                executors.c.lease_until > _text(now - LOOK_BACK),
                 executors.c.executor_id != self.executor_id,
             )
-            return list(connection.execute(query).scalars())
+            return {row.executor_id: row.recovered_at for row in connection.execute(query)}
 
     def _recovered(self, dead: list[str]) -> None:
+        if not dead:
+            return
         with writing(self._service, None) as connection:
             late = (executors.c.executor_id.in_(dead), executors.c.lease_until < _text(database_now(connection)))
             connection.execute(update(executors).where(*late).values(recovered_at=_text(database_now(connection))))

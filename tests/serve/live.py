@@ -183,7 +183,7 @@ class Live:
             self.kill()
 
 
-def until(ready: Callable[[], Any], timeout_s: float = 120.0, every_s: float = 0.1) -> Any:
+def until(ready: Callable[[], Any], timeout_s: float = 300.0, every_s: float = 0.1) -> Any:
     """Wait until ``ready`` gives something true, and return that."""
     end = time.monotonic() + timeout_s
     while time.monotonic() < end:
@@ -193,7 +193,7 @@ def until(ready: Callable[[], Any], timeout_s: float = 120.0, every_s: float = 0
     raise AssertionError("this did not happen in time")
 
 
-def ended(client: Any, document_id: str, timeout_s: float = 120.0) -> dict[str, Any]:
+def ended(client: Any, document_id: str, timeout_s: float = 300.0) -> dict[str, Any]:
     """Wait until a document is neither queued nor running, and return its state."""
 
     def look() -> dict[str, Any] | None:

@@ -21,7 +21,7 @@ class Odd:
     def __init__(self, real: PageReader) -> None:
         self._real = real
 
-    def read(self, source: Path | bytes, *, name: str | None = None, doc_type: str | None = None) -> PagesRead | CertloopError:
+    def read(self, source: Path | bytes, **how: Any) -> PagesRead | CertloopError:
         head = source[:5] if isinstance(source, bytes) else b""
         if head.startswith(b"hang"):
             while True:
@@ -33,7 +33,7 @@ class Odd:
         if head.startswith(b"slow"):
             time.sleep(float(source[4:8]))
             source = source[8:]
-        return self._real.read(source, name=name, doc_type=doc_type)
+        return self._real.read(source, **how)
 
 
 @contextmanager
