@@ -32,6 +32,7 @@ from certloop.serve.errors import TelemetryError
 from certloop.serve.ops import telemetry
 from certloop.serve.ops.background import Background
 from certloop.serve.ops.logs import JsonLines, describe, set_up
+from certloop.serve.ops.metrics import state as metrics_state
 from certloop.serve.ops.reload import reload, reloading
 from certloop.serve.people.passwords import Backoff
 from certloop.serve.people.roles import Role
@@ -133,6 +134,14 @@ def test_open_metrics_have_the_totals_and_name_nobody(open_service: Callable[...
     assert answered["certloop_http_requests_total{'method': 'POST', 'route': '/v1/documents', 'status': '202'}"] == 2
     for word in (ACME, OTHER, "样例", "key_", "doc_", *world.made):
         assert word not in text
+
+
+def test_every_number_is_in_the_readme(service: Service, root: Path) -> None:
+    readme = (root / "README.md").read_text(encoding="utf-8")
+    text = (service.metrics.flows() + metrics_state(service, ())).decode()
+    names = {family.name for family in text_string_to_metric_families(text) if not family.name.endswith("_created")}
+    assert len(names) > 10
+    assert not {name for name in names if f"`{name}`" not in readme}
 
 
 def test_routes_are_templates_in_numbers_and_logs(callers: Callers, caplog: pytest.LogCaptureFixture) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import random
+import re
 import ssl
 import threading
 from collections.abc import Callable, Iterator
@@ -138,6 +139,26 @@ def test_a_replayed_or_changed_delivery_is_refused_by_its_receiver() -> None:
             Webhook(secret).verify(body, wrong)
     with pytest.raises(WebhookVerificationError):
         Webhook(endpoints.new_secret()).verify(body, headers(now))
+
+
+def test_the_readmes_receiver_takes_each_delivery_once(private: Service, receiver: Receiver, root: Path) -> None:
+    (example,) = [
+        block
+        for block in re.findall(
+            r"^```python\n(.*?)^```", (root / "README.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+        )
+        if "standardwebhooks" in block
+    ]
+    names: dict[str, Any] = {}
+    exec(example, names)
+    made, secret = endpoints.create(private, ADMIN, receiver.url, [Event.DOCUMENT_DONE])
+    (delivery_id,) = happened(private)
+    Sender(private).send_due()
+    deliveries.redeliver(private, ADMIN, made.webhook_id, delivery_id)
+    Sender(private).send_due()
+    handled: set[str] = set()
+    taken = [names["received"](body, headers, secret, handled) for _, headers, body in receiver.got]
+    assert [event and event["type"] for event in taken] == ["document.done", None]
 
 
 def test_it_is_sent_again_with_the_same_id_until_it_is_taken(private: Service, receiver: Receiver, hands: Hands) -> None:
