@@ -87,7 +87,7 @@ class Leases:
                 connection.execute(insert(executors), [row | values])
 
     def _dead(self) -> dict[str, str | None]:
-        """Executors whose lease ran out within a day, and when somebody took over: a sleeper may claim again and die after that."""
+        """Executors whose lease ran out within a day, and since when others took over: a sleeper may claim again, then die."""
         with reading(self._service, None) as connection:
             now = database_now(connection)
             query = select(executors.c.executor_id, executors.c.recovered_at).where(
