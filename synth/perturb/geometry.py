@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certloop.synth.perturb.ground import make_ground
-from certloop.synth.perturb.state import Params, Points, State, pixels
+from certloop.synth.perturb.state import Params, Pixels, Points, State, pixels
+
+_FLAT_GROUNDS = ("white", "black")  # a scanner's lid, a screen: nothing throws a shadow
 
 
 def curl(state: State, rng: np.random.Generator, p: Params) -> None:
@@ -86,12 +88,26 @@ def place(state: State, rng: np.random.Generator, p: Params) -> None:
     low, high = turned.min(axis=0), turned.max(axis=0)
     free = np.maximum(0, np.array([w, h]) - (high - low) * scale) / 2
     middle = np.array([w / 2, h / 2]) - (low + high) / 2 * scale + rng.uniform(-1, 1, 2) * free * 0.8
-    matrix = cv2.getPerspectiveTransform(corners.astype(np.float32), (turned * scale + middle).astype(np.float32))
+    target = turned * scale + middle
+    matrix = cv2.getPerspectiveTransform(corners.astype(np.float32), target.astype(np.float32))
+    if p["ground"] not in _FLAT_GROUNDS:
+        ground = _shaded(ground, target, rng)
     border = cv2.BORDER_TRANSPARENT
     state.image = pixels(cv2.warpPerspective(state.image, matrix, (w, h), dst=ground, flags=cv2.INTER_LINEAR, borderMode=border))
     if state.cover is not None:
         state.cover = pixels(cv2.warpPerspective(state.cover, matrix, (w, h), flags=cv2.INTER_NEAREST))
     state.quads = project(matrix, state.quads)
+
+
+def _shaded(ground: Pixels, page: Points, rng: np.random.Generator) -> Pixels:
+    """``ground`` with the soft shadow of a sheet that lies on it, drawn small: it is soft anyway."""
+    h, w = ground.shape[:2]
+    small = np.zeros((max(8, h // 8), max(8, w // 8)), np.uint8)
+    lift = rng.uniform(-1, 1, 2) * 0.008 * w
+    cv2.fillPoly(small, [np.asarray((page + lift) / 8, np.int32)], (255,), cv2.LINE_AA)
+    soft = cv2.GaussianBlur(small, (0, 0), float(rng.uniform(0.8, 2.2))).astype(np.float32) / 255
+    light = cv2.resize(1 - np.float32(rng.uniform(0.2, 0.5)) * soft, (w, h), interpolation=cv2.INTER_LINEAR)
+    return pixels(ground * light[..., None])
 
 
 def shrink(state: State, rng: np.random.Generator, p: Params) -> None:
