@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import json
 import pickle
 from collections.abc import Callable, Iterator
@@ -12,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from nano_models import tiny_model
+from PIL import Image
 
 from certloop.extract.config import ExtractConfig, ModelConfig
 from certloop.extract.engine.contract import Engine
@@ -165,13 +168,16 @@ def read_with(registry: Registry) -> Iterator[ReadWith]:
     with Extractor(CONFIG) as extractor:
 
         def read(
-            reply: Callable[[Body], Reply], pixels: np.ndarray = PAGES[0].pixels, guidance: Guidance = CONFIG.guidance
+            reply: Callable[[Body], Reply],
+            pixels: np.ndarray = PAGES[0].pixels,
+            guidance: Guidance = CONFIG.guidance,
+            doc_type: str | None = TYPE_ID,
         ) -> Result:
             with ChatServer(reply) as server:
                 model = OpenAiModel(ModelConfig(model="m", url=server.url, retries=0))
                 extractor.config = replace(CONFIG, guidance=guidance)
                 extractor._opened = ModelReader(model, ocr, registry, CONFIG)
-                result = extractor.read(png_bytes(pixels), doc_type=TYPE_ID)
+                result = extractor.read(png_bytes(pixels), doc_type=doc_type)
                 model.close()
             return result
 
@@ -231,6 +237,27 @@ def test_a_turned_page_is_shown_upright(read_with: ReadWith) -> None:
     """Quarter turns are found by OCR and undone before the model sees the page: it gets the very pixels it was trained on."""
     result = read_with(truth, np.ascontiguousarray(np.rot90(PAGES[0].pixels)))
     assert {f.label: f.value for f in result.documents[0].fields.values() if f.value} == PAGES[0].fields
+
+
+def test_each_of_several_documents_on_a_page_is_asked_about_alone(read_with: ReadWith) -> None:
+    titled = [page for page in nano_pages(77, 12, clean=True) if page.chars.startswith("营业执照")][:2]
+    seen: list[tuple[int, int]] = []
+
+    def sizes(body: Body) -> Reply:
+        data = body["messages"][0]["content"][0]["image_url"]["url"].partition(",")[2]
+        seen.append(Image.open(io.BytesIO(base64.b64decode(data))).size)
+        return Reply(answer_text({"名称": titled[len(seen) - 1].fields["名称"]}))
+
+    sheet = np.full((256, 384 * 2 + 200, 3), 255, np.uint8)
+    sheet[:, :384], sheet[:, -384:] = titled[0].pixels, titled[1].pixels
+    result = read_with(sizes, sheet, doc_type=None)
+    assert [d.doc_type for d in result.documents] == [TYPE_ID, TYPE_ID]
+    assert len(seen) == 2 and all(width < 420 for width, _ in seen), "cut out, not the whole sheet"
+    for document, page, left in zip(result.documents, titled, (0, sheet.shape[1] - 384), strict=True):
+        found = document.fields["name"]
+        assert found.value == page.fields["名称"] and found.box is not None
+        x = np.asarray(found.box)[:, 0].mean() - left
+        assert page.boxes["名称"][0] - 8 <= x <= page.boxes["名称"][2] + 8
 
 
 def test_guidance_reaches_a_model_in_its_block_and_nowhere_else(read_with: ReadWith, registry: Registry) -> None:
