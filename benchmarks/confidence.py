@@ -1,18 +1,20 @@
 """Is a calibrated confidence worth what it says? Fitted on synthetic pages, measured on synthetic pages of other seeds.
 
-    python benchmarks/confidence.py [--pages N] [--out DIR] [--write FILE] [--json FILE]
+    python benchmarks/confidence.py [--pages N] [--out DIR] [--real DIR] [--write FILE] [--json FILE]
 
 Pages of every document type and treatment are drawn (``certloop synth make``), read (``certloop extract``) and compared with
 their labels. The fit sees seed 101, the figures come from seed 202: calibration error before and after, what passes at
 several accepted error rates and how much of that is wrong, over fields and over whole documents. ``--out`` keeps pages and
 readings, so that a second run is quick; ``--write`` saves the fit (``serve/confidence/default.json`` is such a file). Synthetic
-pages are cleaner than life: a tenant's own reviews are what counts (``certloop confidence fit``).
+pages are cleaner than life: ``--real`` (default CERTLOOP_DEVPACK) also measures on labelled photographs, and a tenant's own
+reviews are what counts in the end (``certloop confidence fit``).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -48,6 +50,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pages", type=int, default=620)
     parser.add_argument("--out", type=Path, default=None, help="keep pages and readings here")
+    parser.add_argument("--real", type=Path, default=os.environ.get("CERTLOOP_DEVPACK"), help="labelled photographs")
     parser.add_argument("--write", type=Path, default=None, help="save the fitted calibration")
     parser.add_argument("--json", type=Path, default=None, help="save the figures")
     options = parser.parse_args()
@@ -55,10 +58,15 @@ def main() -> None:
         folder = options.out or Path(scratch)
         counts = {name: max(10, round(options.pages * share)) for name, (_, share) in SETS.items()}
         parts = {name: read_set(folder, name, seed, counts[name]) for name, (seed, _) in SETS.items()}
+        real = read_real(options.real, folder / "real.jsonl") if options.real else []
     seen = [sample for page in parts["fit"] for sample in page.samples]
     made = fit(seen, version="builtin-1", source="synthetic pages of every type and treatment")
     figures = measure(made, parts["held"])
     show(figures)
+    if real:
+        figures["real"] = measure(made, real)
+        print("photographs:")
+        show(figures["real"])
     if options.write:
         options.write.write_text(json.dumps(made.to_json(), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     if options.json:
@@ -71,12 +79,23 @@ def read_set(folder: Path, name: str, seed: int, count: int) -> list[Page]:
     if not readings.exists():
         mix = [word for profile, weight in PROFILES.items() for word in ("--profile", f"{profile}={weight}")]
         run("synth", "make", "--type", "all", "--out", str(pages), "--count", str(count), "--seed", str(seed), *mix)
-        partial = readings.with_suffix(".partial")
-        with partial.open("wb") as out:
-            run("extract", str(pages / "images"), "-r", "--format", "jsonl", stdout=out)
-        partial.rename(readings)
+        extract(pages / "images", readings)
     rows = {Path(row.file).name: row for part in ("train", "validation", "test") for row in read_labels(pages / f"{part}.jsonl")}
     return list(scored(name, rows, readings))
+
+
+def read_real(folder: Path, readings: Path) -> list[Page]:
+    """Read and score a folder with ``labels.jsonl``."""
+    if not readings.exists():
+        extract(folder, readings)
+    return list(scored("real", {Path(row.file).name: row for row in read_labels(folder / "labels.jsonl")}, readings))
+
+
+def extract(folder: Path, readings: Path) -> None:
+    partial = readings.with_suffix(".partial")
+    with partial.open("wb") as out:
+        run("extract", str(folder), "-r", "--format", "jsonl", stdout=out)
+    partial.rename(readings)
 
 
 def scored(name: str, rows: Mapping[str, LabelRow], readings: Path) -> Iterator[Page]:
