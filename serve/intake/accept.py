@@ -23,6 +23,7 @@ from certloop.serve.people.roles import Permission
 from certloop.serve.people.tenants import settings_in
 from certloop.serve.work.record import EXPECTED, FILE_NAME
 from certloop.serve.work.states import OPEN, Status
+from certloop.serve.work.verdict import has_field
 
 if TYPE_CHECKING:
     from certloop.serve.context import Service
@@ -148,6 +149,18 @@ def _check(service: Service, files: Sequence[Handed], wishes: Wishes) -> None:
     for file in files:
         if file.expected and doc_type is not None:
             check_expected(file.expected, doc_type)
+        elif file.expected:
+            _check_declared(service, file.expected)
+
+
+def _check_declared(service: Service, expected: Mapping[str, str]) -> None:
+    """Without a type asked for, each declared field must be one of some type's."""
+    for name, value in expected.items():
+        doc_type = next((one for one in service.registry.types.values() if has_field(one, name)), None)
+        if doc_type is None:
+            place = {"loc": ["expected", name[:64]], "message": "unknown field"}
+            raise RequestError("no type of certificate has a field of that name", [place])
+        check_expected({name: value}, doc_type)
 
 
 def _check_room(service: Service, connection: Connection, tenant: str, settings: TenantSettings, more: int) -> None:

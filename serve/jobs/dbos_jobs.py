@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, select, text
@@ -59,6 +60,19 @@ class Acceptor:
         if delay_s > 0:
             options["delay_seconds"] = delay_s
         self._client.enqueue_in_transaction(connection, options, tenant, document_id)  # type: ignore[arg-type]
+
+    def forget_before(self, moment: datetime, most: int = 2000) -> int:
+        ended = self._client.list_workflows(
+            status=["SUCCESS", "ERROR", "CANCELLED"],
+            name=WORKFLOW,
+            completed_before=moment.isoformat(),
+            limit=most,
+            load_input=False,
+            load_output=False,
+        )
+        if ended:
+            self._client.delete_workflows([one.workflow_id for one in ended])
+        return len(ended)
 
     def close(self) -> None:
         self._client.destroy()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Protocol
 
 from sqlalchemy import Connection
@@ -18,6 +19,10 @@ class Jobs(Protocol):
     """
 
     def enqueue(self, connection: Connection, tenant: str, document_id: str, priority: int, delay_s: float = 0.0) -> None: ...
+
+    def forget_before(self, moment: datetime, most: int = 2000) -> int:
+        """Remove what is known of jobs that ended before ``moment``; returns how many. Documents know their own state."""
+        ...
 
     def close(self) -> None:
         """End: what runs may finish within the time of the configuration, what waits goes on after the next start."""

@@ -16,21 +16,30 @@ if TYPE_CHECKING:
     from certloop.serve.context import Service
 
 KEEP_KEYS = timedelta(days=7)
+KEEP_JOBS = timedelta(days=1)
+JOBS_EVERY = timedelta(minutes=10)
 ACTOR = "serve:chores"
 
 
 class Chores:
     def __init__(self, service: Service) -> None:
         self._service = service
+        self._jobs_seen_at = service.clock()
 
     def all(self) -> tuple[Callable[[], None], ...]:
-        return (self.forget_keys, self.keep_retention, self.empty_erased, self._service.loop.catch_up)
+        return (self.forget_keys, self.forget_jobs, self.keep_retention, self.empty_erased, self._service.loop.catch_up)
 
     def forget_keys(self) -> None:
         old = (self._service.clock() - KEEP_KEYS).astimezone(UTC).isoformat(timespec="microseconds")
         for tenant in self._service.store.tenants():
             with writing(self._service, tenant) as connection:
                 forget_before(connection, tenant, old)
+
+    def forget_jobs(self) -> None:
+        now = self._service.clock()
+        if now - self._jobs_seen_at >= JOBS_EVERY and not self._service.ending:
+            self._jobs_seen_at = now
+            self._service.jobs.forget_before(now - KEEP_JOBS)
 
     def keep_retention(self) -> None:
         """Erase what a tenant does not want kept any longer."""

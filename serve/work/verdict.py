@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from certloop.serve.confidence.versions import active
-from certloop.serve.dossier.compare import Comparison, compare
+from certloop.serve.dossier.compare import Comparison, check_expected, compare
 from certloop.serve.errors import RequestError
 from certloop.serve.review.policy import policy_of
 from certloop.serve.review.triage import Reason, triage
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from certloop.extract.result import Document
     from certloop.serve.context import Service
+    from certloop.templates import DocumentType
 
 
 def reasons_for(
@@ -38,10 +39,22 @@ def reasons_for(
 
 
 def comparisons_for(service: Service, document: Document, expected: Mapping[str, str] | None) -> tuple[Comparison, ...]:
-    """Audit mode. A certificate of another type than the declared fields belong to is not compared."""
+    """Audit mode: the declared fields that this type of certificate has; a file may hold certificates of several types."""
     if not expected:
         return ()
+    doc_type = service.registry.types.get(document.doc_type)
+    if doc_type is None:
+        return compare(expected, document, None)
     try:
-        return compare(expected, document, service.registry.types.get(document.doc_type))
-    except RequestError:
+        return compare({name: value for name, value in expected.items() if has_field(doc_type, name)}, document, doc_type)
+    except RequestError:  # one field declared under two of its names: only its type could tell
         return ()
+
+
+def has_field(doc_type: DocumentType, name: str) -> bool:
+    """Whether a type has a field of this id or printed label."""
+    try:
+        check_expected({name: "?"}, doc_type)
+    except RequestError:
+        return False
+    return True
