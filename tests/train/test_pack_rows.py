@@ -279,7 +279,9 @@ def test_labels_of_a_data_set_become_pages(tmp_path: Path) -> None:
         ("folder", json.dumps({**label, "file": "../train.jsonl"}), "out of the folder"),
         ("value", json.dumps({**label, "fields": {"名称": 7}}), "text or null"),
         ("json", "{", "not a label"),
-        ("empty", json.dumps({**label, "type_id": "nobody_knows"}), "no page of a known"),
+        ("empty", json.dumps({**label, "type_id": "nobody_knows"}), "no page to train on"),
+        ("partial", json.dumps({**label, "fields": {"名称": label["fields"]["名称"]}}), "no page to train on"),
+        ("unsure", json.dumps({**label, "uncertain": ["名称"]}), "no page to train on"),
     ]:
         (out / f"{name}.jsonl").write_text(line + "\n", encoding="utf-8")
         with pytest.raises(TrainDataError, match=words):

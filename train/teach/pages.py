@@ -54,10 +54,11 @@ class LabelledPage:
 
 
 def load_pages(folder: Path, labels: Path, registry: Registry) -> list[LabelledPage]:
-    """Read a labels file whose pictures stand in ``folder``; pages of unknown types (traps) and of several certificates are
-    left out.
+    """Read a labels file whose pictures stand in ``folder``.
 
-    Raises TrainDataError for a line that is no label, a label without its picture, and a file without any page.
+    Left out are pages of unknown types (traps), of several certificates, and those not fully transcribed: every field of the
+    type must stand in ``fields`` (null where nothing can be read) or in ``absent_fields``, and none be uncertain. Raises
+    TrainDataError for a line that is no label, a label without its picture, and a file without any page.
     """
     pages = []
     try:
@@ -78,7 +79,9 @@ def load_pages(folder: Path, labels: Path, registry: Registry) -> list[LabelledP
         if page is not None:
             pages.append(page)
     if not pages:
-        raise TrainDataError(f"{labels.name} holds no page of a known document type")
+        raise TrainDataError(
+            f"{labels.name} holds no page to train on: a known type, every field of it in fields or absent_fields"
+        )
     return pages
 
 
@@ -97,6 +100,9 @@ def _page(folder: Path, data: Mapping[str, Any], registry: Registry, where: str)
     order = {spec.label: n for n, spec in enumerate(doc_type.fields.values())}
     canonical = doc_type.canonical_labels()
     fields = _canonical(data["fields"], canonical, where)
+    absent = set(_canonical(dict.fromkeys(data.get("absent_fields") or []), canonical, where))
+    if set(order) - set(fields) - absent:
+        return None  # not fully transcribed: a model would learn to leave out what is printed
     uncertain = set(_canonical(dict.fromkeys(data.get("uncertain") or []), canonical, where))
     if uncertain & set(fields):
         return None  # a page that is not fully known cannot be a target
