@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING
 
 from certloop.serve.config import ServeConfig
 from certloop.serve.context import Service
-from certloop.serve.errors import DemoError
 
 if TYPE_CHECKING:
     from certloop.serve.work.readers import OpenPageReader
 
-LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 GRACE_S = 5
 """Seconds that open requests have after SIGTERM."""
 _log = logging.getLogger("certloop.serve")
@@ -31,12 +29,13 @@ def run_api(config: ServeConfig, *, host: str, port: int, work: bool = True, ope
     import uvicorn
 
     from certloop.serve.api.app import create_app
+    from certloop.serve.api.security import check_demo_bind
     from certloop.serve.jobs.start import start_accepting
     from certloop.serve.ops.logs import set_up
     from certloop.serve.ops.reload import reloading
 
-    if config.demo and host not in LOOPBACK:
-        raise DemoError("demo mode has no keys: it serves loopback addresses only")
+    if config.demo:
+        check_demo_bind(host)
     set_up()
     _trace(config)
     with ExitStack() as stack:
