@@ -106,6 +106,8 @@ def test_every_field_weighs_alike_within_bounds(nano: tuple[Any, Any]) -> None:
     ids, written = collator.ids(user_text(), answer, 96)
     expected = [0.3] * 3 + [9 / 8] * 8 + [0.3] * 3 + [3.0] * 2 + [0.3] * 2  # 9 / 2 is above the bound of 3
     assert collator._weights(ids[-written:]) == pytest.approx(expected)
+    ids, written = collator.ids(user_text(), '{"统一社会信用代码": "913701036273034431"}', 96)
+    assert collator._weights(ids[-written:]) == pytest.approx([0.3] * 3 + [2.0] * 18 + [0.3] * 2)
 
 
 def test_a_slot_holds_the_glyph_whose_middle_lies_in_it() -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 CELL_PX = PATCH_PX * MERGE
 SLOT_COLUMNS, SLOT_ROWS = 4, 2
 SLOTS = SLOT_COLUMNS * SLOT_ROWS
+CODE_LENGTH, CODE_WEIGHT = 18, 2.0
 LABELS = tuple(spec.label for spec in nano_type().fields.values())
 """A merged vision token sees 32 x 32 pixels; at most one glyph has its middle in a slot of 8 x 16."""
 _BLANK = 0
@@ -67,6 +68,11 @@ class PageBatch:
     position_ids: torch.Tensor
     slots: torch.Tensor
 
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Rows and columns of patches, the same for every page of a batch."""
+        return int(self.image_grid_thw[0, 1]), int(self.image_grid_thw[0, 2])
+
 
 class Collator:
     """Builds training batches whose ids equal ``apply_chat_template`` of the messages, up to the end mark of the answer."""
@@ -85,7 +91,10 @@ class Collator:
         return prompt + written, len(written)
 
     def _weights(self, written: Sequence[int]) -> list[float]:
-        """Short values weigh more, as F1 counts fields and not characters: 9 a value, 1 to 3 a token; keys and marks 0.3 each."""
+        """Short values weigh more, as F1 counts fields and not characters: 9 a value, 1 to 3 a token; keys and marks 0.3.
+
+        A code's characters weigh 2: none can be guessed from its neighbours, so it is learnt last.
+        """
         between = ['{"', '": "', '", "', '"}', *self._tokenizer.all_special_tokens, *LABELS]
         marks = set(self._tokenizer.convert_tokens_to_ids(between))
         out, run = [], 0
@@ -94,7 +103,7 @@ class Collator:
                 run += 1
                 continue
             if run:
-                out += [min(3.0, max(1.0, 9 / run))] * run
+                out += [CODE_WEIGHT if run == CODE_LENGTH else min(3.0, max(1.0, 9 / run))] * run
             run = 0
             out.append(0.3)
         return out[: len(written)]

@@ -82,9 +82,8 @@ def read_batch(
     from torch.nn.functional import cross_entropy
 
     inner: Any = model.model
-    grid = (int(batch.image_grid_thw[0, 1]), int(batch.image_grid_thw[0, 2]))
     with torch.set_grad_enabled(not frozen):
-        features = vision(batch.pixel_values, grid)
+        features = vision(batch.pixel_values, batch.grid)
     embeds = inner.get_input_embeddings()(batch.input_ids)
     places = (batch.input_ids == model.config.image_token_id)[..., None]
     embeds = embeds.masked_scatter(places, features.to(embeds.dtype))

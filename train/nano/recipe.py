@@ -17,7 +17,7 @@ class Stage:
     """One stage: steps, pages a step, the base rates of Muon and AdamW, and what applies to some stages only.
 
     ``easy``, ``hold`` and ``frozen`` are shares of the steps: curriculum, full rate, vision left as it is; ``glyph_weight`` is
-    the weight of the glyph loss beside the answer's.
+    the weight of the glyph loss beside the answer's; every ``whole_pages``-th glyph step sees pages instead of strips.
     """
 
     steps: int
@@ -28,6 +28,7 @@ class Stage:
     hold: float = 0.0
     glyph_weight: float = 0.0
     frozen: float = 0.0
+    whole_pages: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,6 +104,8 @@ class Run:
         from certloop.train.nano.vocabulary import page_glyphs
 
         stage, every = self.recipe.glyphs, len(page_glyphs())
+        if stage.whole_pages and step % stage.whole_pages == stage.whole_pages - 1:
+            return self._glyphs_of_pages(step)
         grown = min(1.0, step / max(1.0, stage.easy * stage.steps))
         pixels, chars, centres = glyph_strips(
             self.recipe.seed, step, stage.batch, classes=min(every, 40 + int(grown * every)), strength=0.2 + 0.8 * grown
@@ -112,6 +114,15 @@ class Run:
         return glyph_loss(
             self.head, features, torch.from_numpy(slot_targets(chars, centres, HEIGHT_PX, WIDTH_PX)), self._dice(step)
         )
+
+    def _glyphs_of_pages(self, step: int) -> tuple[torch.Tensor, float]:
+        """Now and then whole pages, or the tower's sense of place would fit strips alone."""
+        from certloop.train.nano.examples import example_batch
+        from certloop.train.nano.glyphs import glyph_loss
+
+        batch = example_batch(self.collator, self.recipe.seed + 2, step, self.recipe.glyphs.batch // 4)
+        features = self.vision(batch.pixel_values, batch.grid)
+        return glyph_loss(self.head, features, batch.slots, self._dice(step))
 
     def _page_step(self, step: int, *, strip: bool) -> tuple[torch.Tensor, float]:
         from certloop.train.nano.examples import example_batch
