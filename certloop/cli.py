@@ -12,7 +12,20 @@ from typing import Annotated
 import typer
 
 from certloop import CertloopError, __version__
-from certloop.commands import admin, confidence, doctor, evaluate, extract, reward, serve, store, trajectories, types, validate
+from certloop.commands import (
+    admin,
+    confidence,
+    doctor,
+    evaluate,
+    extract,
+    loop,
+    reward,
+    serve,
+    store,
+    trajectories,
+    types,
+    validate,
+)
 from certloop.extract.export import printable
 from certloop.synth import cli as synth
 from certloop.train import cli as train
@@ -42,6 +55,7 @@ app.command("serve")(serve.serve)
 app.command("worker")(serve.worker)
 app.add_typer(admin.app, name="admin")
 app.add_typer(confidence.app, name="confidence")
+app.add_typer(loop.app, name="loop")
 app.command("doctor")(doctor.doctor)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from certloop.agentrl.release.errors import ArtefactError
 
 MANIFEST = "artefact.json"
-ALLOWED = frozenset({".safetensors", ".json", ".toml", ".txt", ".md", ".jinja", ".model"})
+ALLOWED = frozenset({".safetensors", ".json", ".toml", ".txt", ".md", ".html", ".jinja", ".model"})
 """Formats that cannot run code when they are loaded. Pickles (``.bin``, ``.pt``, ``.pkl``) are none of them."""
 
 

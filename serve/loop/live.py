@@ -97,12 +97,12 @@ class Loop:
     def steering(self, tenant: str, document_id: str) -> Steering:
         """What the next reading of this document follows; what was learned a moment ago is in it."""
         route = self.router.route(tenant, document_id)
-        snapshot, released = self._released(tenant, route.release_id)
+        snapshot, released = self.released(tenant, route.release_id)
         items = self.memory.in_use(tenant)
         own = tuple((item.kind, item.key, item.body) for item in items)
         return Steering(route, snapshot, released + own, tuple(item.item_id for item in items))
 
-    def _released(self, tenant: str, release_id: str) -> tuple[str, tuple[Rule, ...]]:
+    def released(self, tenant: str, release_id: str) -> tuple[str, tuple[Rule, ...]]:
         """The rules of a release's memory snapshot, its files verified when they are first read."""
         digest = self.registry.release(release_id, scope=tenant).artefacts.get("guidance", "")
         if digest and digest not in self._snapshots:
@@ -121,14 +121,14 @@ class Loop:
                 return ()
             read = certs.values_of(certs.as_read(connection, one)["fields"])
             approved = self._approved(connection, tenant, one.doc_type, but=certificate_id)
-        case = self._case(tenant, one)
+        case = self.case_of(tenant, one)
         if case is None:
             return ()
         wrong = _wrong(case, read, doc_type)
         self._record(tenant, case, set(wrong), doc_type)
         if not wrong:
             return ()
-        others = [other for row in approved if (other := self._case(tenant, row)) is not None]
+        others = [other for row in approved if (other := self.case_of(tenant, row)) is not None]
         rules = self.steering(tenant, one.document_id).rules
         hints = guidance_of(rule for rule in rules if rule[1] == doc_type.id).hints
         added: list[Item] = []
@@ -175,7 +175,7 @@ class Loop:
         ids = connection.execute(query.order_by(certificates.c.updated_at.desc()).limit(CASES)).scalars().all()
         return [certs.load(connection, tenant, certificate_id) for certificate_id in ids]
 
-    def _case(self, tenant: str, one: certs.Certificate) -> Case | None:
+    def case_of(self, tenant: str, one: certs.Certificate) -> Case | None:
         """The certificate's lines with its approved values; None where its lines were not kept (another engine)."""
         if one.trajectory_id is None:
             return None

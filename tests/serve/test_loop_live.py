@@ -14,7 +14,7 @@ FORM = (("主体全称", "青松样本贸易{}有限公司"), ("法定代表人"
 """A licence whose 名称 is called 主体全称: no document type knows that word."""
 
 
-def page(number: int) -> bytes:
+def page(number: int, name_label: str = "主体全称") -> bytes:
     import pylopdf_fonts_zh_cn
     from PIL import Image, ImageDraw, ImageFont
 
@@ -23,7 +23,8 @@ def page(number: int) -> bytes:
     draw = ImageDraw.Draw(image)
     draw.text((150, 8), "营业执照", font=ImageFont.truetype(face, 24), fill="black")
     for line, (label, value) in enumerate(FORM):
-        draw.text((20, 52 + 30 * line), label, font=ImageFont.truetype(face, 17), fill="black")
+        words = name_label if line == 0 else label
+        draw.text((20, 52 + 30 * line), words, font=ImageFont.truetype(face, 17), fill="black")
         draw.text((150, 52 + 30 * line), value.format(number), font=ImageFont.truetype(face, 17), fill="black")
     out = io.BytesIO()
     image.save(out, "PNG")
