@@ -21,8 +21,16 @@ GRACE_S = 5
 _log = logging.getLogger("certloop.serve")
 
 
-def run_api(config: ServeConfig, *, host: str, port: int, work: bool = True, open_reader: OpenPageReader | None = None) -> None:
-    """Serve until SIGTERM or Ctrl-C, then drain. ``work``: read documents in this process, too.
+def run_api(
+    config: ServeConfig,
+    *,
+    host: str,
+    port: int,
+    work: bool = True,
+    open_reader: OpenPageReader | None = None,
+    desk: bool = False,
+) -> None:
+    """Serve until SIGTERM or Ctrl-C, then drain. ``work``: read documents in this process, too; ``desk``: with pages for people.
 
     Raises DemoError for demo mode on an address that others reach, WorkerRunningError, and the errors of ``Service.open``.
     """
@@ -45,6 +53,10 @@ def run_api(config: ServeConfig, *, host: str, port: int, work: bool = True, ope
         else:
             start_accepting(service)
         app = create_app(service)
+        if desk:
+            from certloop.serve.desk import mount
+
+            mount(app)
         stack.enter_context(_background(service, lambda: app.state.door.flush(service)))
         stack.enter_context(reloading(service))
 

@@ -24,18 +24,22 @@ def serve(
     no_work: Annotated[
         bool, typer.Option("--no-work", help="Only take documents in; `certloop worker` reads (Postgres).")
     ] = False,
+    no_desk: Annotated[bool, typer.Option("--no-desk", help="Without the pages for people at /.")] = False,
     database: DatabaseOption = None,
     readers: ReadersOption = None,
 ) -> None:
     """Serve the HTTP API (described at /openapi.json) and read what is handed in. Keys come from `certloop admin key create`.
 
+    Where the extra `ui` is installed the desk stands at /: uploading, reviewing, what was learned.
+
     SIGTERM or Ctrl-C: nothing more is taken, what is being read ends (CERTLOOP_DRAIN_S), the rest waits for the next start.
     """
+    from certloop.serve.desk import installed
     from certloop.serve.process import run_api
     from certloop.settings import Settings
 
     settings = _changed(Settings.load(), database, readers)
-    run_api(settings.serve_config(demo=demo), host=host, port=port, work=not no_work)
+    run_api(settings.serve_config(demo=demo), host=host, port=port, work=not no_work, desk=installed() and not no_desk)
 
 
 def worker(database: DatabaseOption = None, readers: ReadersOption = None) -> None:

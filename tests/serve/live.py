@@ -212,13 +212,17 @@ def post(client: Any, content: bytes, name: str = "page.png", key: str | None = 
 
 
 def config_from(settings: Mapping[str, Any]) -> Any:
-    """A ServeConfig of plain values: database_url, blob_url, demo, jobs, intake, edge."""
+    """A ServeConfig of plain values: database_url, blob_url, demo, jobs, intake, edge, model (of the engine ``openai``)."""
+    from certloop.extract.config import ExtractConfig, ModelConfig
     from certloop.serve.config import EdgeConfig, IntakeLimits, JobConfig, ServeConfig
 
     return ServeConfig(
         settings["database_url"],
         settings["blob_url"],
         demo=settings.get("demo", False),
+        extract=ExtractConfig(engine="openai", model=ModelConfig(**settings["model"]))
+        if "model" in settings
+        else ExtractConfig(),
         jobs=JobConfig(**settings.get("jobs", {})),
         intake=IntakeLimits(**settings.get("intake", {})),
         edge=EdgeConfig(**{"webhook_private": True, **settings.get("edge", {})}),
@@ -241,7 +245,8 @@ def main() -> None:
         _die_after_accept()
     config = config_from(settings)
     if command == "api":
-        run_api(config, host="127.0.0.1", port=settings["port"], work=settings.get("work", True), open_reader=open_reader)
+        work, desk = settings.get("work", True), settings.get("desk", False)
+        run_api(config, host="127.0.0.1", port=settings["port"], work=work, open_reader=open_reader, desk=desk)
     else:
         run_worker(config, open_reader)
 
