@@ -81,6 +81,10 @@ class Settings(BaseSettings):
     )
     metrics_open: bool = Field(False, description="/metrics answers anybody, with the totals of all tenants")
     webhook_private: bool = Field(False, description="webhooks may go to private and loopback addresses, and over http")
+    artefact_dir: str = Field(
+        "",
+        description="folder of releases' files, the same for every host; empty: beside SQLite, else in the user's data",
+    )
     telemetry: bool = Field(False, description="send traces with OpenTelemetry (package extra `telemetry`; its own variables)")
     judge_url: str = Field(
         "", description="an OpenAI-compatible server that judges what a conversation's next message means; empty: rules do"
@@ -167,6 +171,7 @@ class Settings(BaseSettings):
             blob_url=self.blob_url,
             cipher=read_key(Path(self.store_key_file).expanduser()) if self.store_key_file else None,
             demo=demo,
+            artefact_dir=Path(self.artefact_dir).expanduser() if self.artefact_dir else None,
             judge=self.judge_config(),
             extract=self.extract_config(),
             intake=IntakeLimits(
