@@ -6,10 +6,11 @@
     python benchmarks/train.py fixed-labels    500 labelled pages: SFT until it gains no more, then GSPO or more SFT
     python benchmarks/train.py no-labels       no label at all: what two reads agree on is the reward
     python benchmarks/train.py ablation        {F1, F1^2, F1^4} x {group-normalised, not}
+    python benchmarks/train.py plan            the plan's memory and time against measured runs
 
-Every arm starts from the same weights and is scored on the same held-out pages; nothing was tuned on them. Intervals are bootstrap
-over pages, paired with the start. Times are CPU seconds of the process: a wall clock on a shared machine measures others. Results
-are appended to OUT/STUDY.jsonl as they come (a killed study goes on); the table goes to benchmarks/results/.
+Every arm starts from the same weights and is scored on the same held-out pages; nothing was tuned on them. Intervals are
+bootstrap over pages, paired with the start. Times are CPU seconds of the process: a wall clock on a shared machine measures others.
+Results are appended to OUT/STUDY.jsonl as they come (a killed study goes on); the table goes to benchmarks/results/.
 """
 
 from __future__ import annotations
@@ -250,28 +251,22 @@ def study_gkd(setting: Setting) -> None:
 def study_gspo(setting: Setting) -> None:
     study = Study("gspo", setting)
     notes = [
-        f"{setting.steps} updates, {setting.updates} on each generation of {setting.batch * setting.updates} answers in groups of 8",
+        f"{setting.steps} updates, {setting.updates} on each generation of {setting.batch * setting.updates} answers, groups of 8",
         "random: the same run with rewards that know nothing of the answer",
         "SFT: fresh labelled pages, for the CPU seconds of that seed's GSPO run",
     ]
+    title = "GSPO from labels that never end"
+    trained = {}
     for seed in range(setting.seeds):
         rows = study.rows("train", TRAIN_SEED + seed, 1000)
-        line = study.arm("GSPO", seed, study.gspo, seed, rows)
-        study.save("GSPO from labels that never end", notes)
-        if seed < max(1, setting.seeds - 2):
-            study.arm("random reward", seed, study.gspo, seed, rows, reward="random")
-            study.arm(
-                "SFT, same CPU time",
-                seed,
-                study.sft,
-                seed,
-                rows,
-                steps=2000,
-                cpu_s=line["cpu_s"],
-                schedule="constant",
-                learning_rate=1e-4,
-            )
-            study.save("GSPO from labels that never end", notes)
+        trained[seed] = study.arm("GSPO", seed, study.gspo, seed, rows)
+        study.save(title, notes)
+    for seed in range(min(setting.seeds, 3)):
+        rows = study.rows("train", TRAIN_SEED + seed, 1000)
+        study.arm("random reward", seed, study.gspo, seed, rows, reward="random")
+        limit = {"steps": 2000, "cpu_s": trained[seed]["cpu_s"], "schedule": "constant", "learning_rate": 1e-4}
+        study.arm("SFT, same CPU time", seed, study.sft, seed, rows, **limit)
+        study.save(title, notes)
 
 
 def study_fixed(setting: Setting) -> None:
@@ -572,7 +567,70 @@ def _three(interval: Any) -> list[float]:
     return [round(x, 4) for x in (interval.mean, interval.low, interval.high)]
 
 
+def study_plan(setting: Setting) -> None:
+    """Short runs in processes of their own: the most memory each held, and its CPU seconds a step, beside the plan's."""
+    import subprocess
+    import sys
+
+    from certloop.train.config import dump_config
+    from certloop.train.plan import make_plan
+
+    rows = setting.out / "pages" / "plan"
+    if not (rows / "manifest.json").exists():
+        nano_rows(rows, TRAIN_SEED, 200)
+    lines = [
+        "# The plan against measured nano runs",
+        "",
+        "| stage | batch | planned GiB | peak of the process, GiB | ratio | planned s a step | CPU s a step |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    stages = [SFT | {"batch_size": 16}, SFT | {"batch_size": 64}, GKD, GSPO | {"batch_size": 32, "updates_per_generation": 2}]
+    for number, stage in enumerate(stages):
+        config = parse_config(
+            {
+                "name": f"plan-{number}",
+                "student": {"path": setting.start, "dtype": "float32"},
+                "teacher": {"path": setting.teacher, "dtype": "float32"},
+                "data": {"train": str(rows.resolve()), "max_length": 1024},
+                "hardware": {"device": "cpu", "peak_tflops": 0.08, "memory_gbps": 20.0, "utilisation": 0.4, "memory_gib": 8},
+                "stages": [stage | {"steps": setting.steps}],
+            }
+        )
+        plan = make_plan(config).stages[0]
+        out = (setting.out / "plan" / config.name).resolve()
+        out.mkdir(parents=True, exist_ok=True)
+        (out.parent / f"{config.name}.toml").write_text(dump_config(config), encoding="utf-8")
+        if not (out / f"01-{config.stages[0].label}" / "stage.json").exists():
+            command = [
+                sys.executable,
+                "-m",
+                "certloop",
+                "train",
+                "run",
+                str(out.parent / f"{config.name}.toml"),
+                "--out",
+                str(out),
+            ]
+            subprocess.run(command, check=True, capture_output=True)
+        done = json.loads((out / f"01-{config.stages[0].label}" / "stage.json").read_text(encoding="utf-8"))
+        peak = done["peak_memory_bytes"] / (1 << 30)
+        planned = plan.hours * 3600 / plan.steps
+        cells = [
+            stage["kind"],
+            str(config.stages[0].batch_size),
+            f"{plan.peak_gib:.2f}",
+            f"{peak:.2f}",
+            f"{plan.peak_gib / peak:.2f}",
+        ]
+        lines.append("| " + " | ".join([*cells, f"{planned:.2f}", f"{done['cpu_seconds_training'] / setting.steps:.2f}"]) + " |")
+        print(lines[-1], flush=True)
+    lines += ["", "- a whole process each, interpreter and libraries included; one torch thread"]
+    lines += [f"- `python benchmarks/train.py plan --steps {setting.steps}`"]
+    (HERE / "results" / "train-plan.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
 STUDIES = {
+    "plan": study_plan,
     "overhead": study_overhead,
     "gkd": study_gkd,
     "gspo": study_gspo,

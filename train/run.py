@@ -100,7 +100,9 @@ def train_stage(config: RunConfig, number: int, out: Path, start: Path | None) -
     began = time.monotonic()
     trainer, processor = build_trainer(config, stage, folder, start)
     checkpoint = latest_complete(folder / "checkpoints")
+    cpu = time.process_time()
     result = trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    cpu = time.process_time() - cpu
     trainer.accelerator.wait_for_everyone()
     if trainer.is_world_process_zero():
         model = trainer.accelerator.unwrap_model(trainer.model)
@@ -110,6 +112,7 @@ def train_stage(config: RunConfig, number: int, out: Path, start: Path | None) -
             "steps": trainer.state.global_step,
             "resumed_from": None if checkpoint is None else checkpoint.name,
             "seconds": round(time.monotonic() - began, 1),
+            "cpu_seconds_training": round(cpu, 2),
             "loss": result.training_loss,
             "peak_memory_bytes": peak_memory_bytes(config),
         }

@@ -31,7 +31,8 @@ class SdkTraining:
         self._sampling: Any = None
 
     def refresh(self, name: str) -> None:
-        self._sampling = self._training.save_weights_and_get_sampling_client(name)
+        found = self._training.save_weights_and_get_sampling_client(name)
+        self._sampling = found.result() if hasattr(found, "result") else found  # a future since 0.37, the client itself before
 
     def prompt(self, row: Row) -> list[Mapping[str, Any]]:
         """The chat template with each image as a chunk of its own; the service counts the image's tokens itself."""
