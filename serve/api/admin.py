@@ -227,7 +227,7 @@ def list_keys(service: Open, actor: Admin) -> KeysOut:
     return KeysOut(items=[KeyOut.model_validate(key.to_json()) for key in keys.every(service, actor)])
 
 
-@router.post("/keys", status_code=201, summary="Make an API key")
+@router.post("/keys", status_code=201, summary="Make an API key", responses={404: {}})
 def create_key(service: Open, actor: Admin, body: KeyIn) -> NewKeyOut:
     """The answer holds the key itself: it is shown this once, and only its SHA-256 is kept."""
     ends = None if body.lifetime_days is None else service.clock() + timedelta(days=body.lifetime_days)

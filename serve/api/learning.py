@@ -130,7 +130,7 @@ def list_releases(service: Open, actor: Learner) -> ReleasesOut:
     return ReleasesOut.model_validate(releases.overview(service, actor))
 
 
-@router.post("/releases/rollback", summary="Take a release back for this tenant")
+@router.post("/releases/rollback", summary="Take a release back for this tenant", responses={409: {}})
 def roll_back(service: Open, actor: Releaser, body: ReasonIn) -> PointerOut:
     """The candidate on trial, else the active release: this tenant's next document is answered by the one before. Documents being
     read finish where they began. Fails with `release_invalid` when there is nothing to go back to."""

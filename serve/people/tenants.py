@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from sqlalchemy import Connection, insert, select, update
 
 from certloop.agentrl.store import NotFoundError
@@ -19,13 +19,19 @@ from certloop.serve.people.roles import Permission
 if TYPE_CHECKING:
     from certloop.serve.people.actor import Actor
 
+
+def whole(value: object) -> object:
+    """5.0 is the integer 5 in JSON; true and "5" are not."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 Share = Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False)]
 AcceptedError = Annotated[float, Field(strict=True, gt=0, lt=1, allow_inf_nan=False)]
 LeaseSeconds = Annotated[float, Field(strict=True, ge=10, le=86_400, allow_inf_nan=False)]
 Purpose = Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
-QueueLimit = Annotated[int, Field(strict=True, ge=1, le=10_000_000)]
+QueueLimit = Annotated[int, BeforeValidator(whole), Field(strict=True, ge=1, le=10_000_000)]
 Rate = Annotated[float, Field(strict=True, gt=0, le=100_000, allow_inf_nan=False)]
-Burst = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
+Burst = Annotated[int, BeforeValidator(whole), Field(strict=True, ge=1, le=1_000_000)]
 Retention = Annotated[float, Field(strict=True, gt=0, le=36_500, allow_inf_nan=False)]
 
 
