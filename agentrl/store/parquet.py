@@ -28,7 +28,8 @@ class Part:
 
 
 def schema() -> pyarrow.Schema:
-    """The columns. Token columns are lists as long as each other; ``trajectory`` and ``signals`` are JSON texts."""
+    """The columns. Token columns are lists as long as each other; ``ground_truth`` is the approved answer; ``trajectory`` and
+    ``signals`` are JSON texts."""
     import pyarrow as pa
 
     text, words = pa.string(), pa.list_(pa.string())
@@ -36,7 +37,8 @@ def schema() -> pyarrow.Schema:
         "event_id": text, "event_ids": words, "document_id": text, "traj_id": text, "doc_type": text, "created_at": text,
         "outcome": text, "consent": text, "purpose": text, "policy_version": text, "prompt_version": text,
         "harness_version": text, "memory_snapshot_id": text, "group_id": text, "image_sha256": words, "n_steps": pa.int32(),
-        "final_json": text, "reward": pa.float64(), "token_ids": pa.list_(pa.int64()), "logprobs": pa.list_(pa.float64()),
+        "final_json": text, "ground_truth": text, "reward": pa.float64(),
+        "token_ids": pa.list_(pa.int64()), "logprobs": pa.list_(pa.float64()),
         "loss_mask": pa.list_(pa.int8()), "trajectory": text, "signals": text,
     }  # fmt: skip
     return pa.schema(list(columns.items()))

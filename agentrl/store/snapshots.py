@@ -19,6 +19,7 @@ from certloop.agentrl.store.blobs import replace_synced
 from certloop.agentrl.store.engine import reading, writing
 from certloop.agentrl.store.errors import ConsentError, ErasedError, SnapshotErasedError, SnapshotError
 from certloop.agentrl.store.events import Kind, NewEvent, canonical, new_id, now
+from certloop.agentrl.store.exporters.answers import approved_answer
 from certloop.agentrl.store.log import append
 from certloop.agentrl.store.parquet import Part, document_ids, read_rows, write_parts
 from certloop.agentrl.store.reader import EVERYTHING, Filters, RewardOf, StoredTrajectory
@@ -44,6 +45,11 @@ class SnapshotRow:
     consent: Consent
     purpose: str
     event_ids: tuple[str, ...]
+
+    @property
+    def ground_truth(self) -> str | None:
+        """The approved answer (with the auditor's edits), None while nobody has approved one. Also a column of the Parquet."""
+        return approved_answer(self.trajectory, self.signals)
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +262,7 @@ def _values(stored: StoredTrajectory, reward_of: RewardOf | None) -> dict[str, A
         "image_sha256": list(trajectory.image_sha256),
         "n_steps": len(trajectory.steps),
         "final_json": trajectory.final_json,
+        "ground_truth": approved_answer(trajectory, stored.signals),
         "reward": None if reward_of is None else reward_of(trajectory, stored.signals),
         "trajectory": canonical(rest),
         "signals": canonical([signal_schema.to_json(signal) for signal in stored.signals]),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from certloop.agentrl.signals.schema import Signal
+from certloop.agentrl.signals.schema import Reason, Scope, Signal
 from certloop.agentrl.store import (
     ConsentError,
     Filters,
@@ -28,7 +29,7 @@ from certloop.agentrl.store import (
 )
 from certloop.agentrl.store import snapshots as module
 from certloop.agentrl.store.exporters import fused_reward
-from certloop.agentrl.trajectory import Consent, Trajectory
+from certloop.agentrl.trajectory import Consent, Outcome, Trajectory
 
 Make = Callable[..., Trajectory]
 
@@ -62,10 +63,44 @@ def test_a_snapshot_holds_the_consented_trajectories_as_they_are(
     assert [row.action for row in three.audit_rows()][-2:] == ["snapshot.begun", "snapshot"]
 
 
+def test_what_an_auditor_approved_is_the_ground_truth(
+    acme: TenantStore, make_trajectory: Make, make_signal: Callable[..., Signal], tmp_path: Path
+) -> None:
+    field = {"scope": Scope.FIELD, "value": -1.0, "reason": Reason.EDIT}
+    with acme.batch("test") as batch:
+        for name in ("approved", "edited", "silent", "refused"):
+            batch.add_trajectory(make_trajectory(name))
+        batch.add_trajectory(make_trajectory("nothing read", final_json=None, outcome=Outcome.MALFORMED, token_offsets=()))
+        for name in ("approved", "edited", "nothing read"):
+            batch.add_signal(make_signal(name))
+        batch.add_signal(make_signal("refused", -1.0, reason=Reason.REJECTION))
+        batch.add_signal(make_signal("edited", field="part", evidence={"old": "A-17", "new": "A-71"}, **field))
+        batch.add_signal(make_signal("nothing read", field="owner", evidence={"old": None, "new": "李样本"}, **field))
+    made = create_snapshot(acme, tmp_path, actor="me")
+    expected = {
+        "approved": {"owner": "张样本", "part": "A-17"}, "edited": {"owner": "张样本", "part": "A-71"},
+        "silent": None, "refused": None, "nothing read": {"owner": "李样本"},
+    }  # fmt: skip
+    said = {row.trajectory.traj_id: row.ground_truth for row in load_snapshot(acme, made.folder).rows()}
+    assert {name: text and json.loads(text) for name, text in said.items()} == expected
+    assert dict(made.duckdb().execute("SELECT traj_id, ground_truth FROM snapshot").fetchall()) == said
+
+
 def test_duckdb_shows_it(three: TenantStore, tmp_path: Path) -> None:
     made = create_snapshot(three, tmp_path, actor="me", reward_of=fused_reward)
     query = "SELECT traj_id, len(token_ids), list_sum(loss_mask), reward FROM snapshot ORDER BY traj_id"
     assert made.duckdb().execute(query).fetchall() == [("a", 31, 13, None), ("b", 31, 13, 0.75)]
+
+
+def test_the_readme_names_every_column_and_its_query_runs(three: TenantStore, tmp_path: Path, root: Path) -> None:
+    made = create_snapshot(three, tmp_path, actor="me", reward_of=fused_reward)
+    readme = (root / "README.md").read_text(encoding="utf-8")
+    listed = readme.split("\nColumns: ")[1].split("\n\n")[0]
+    connection = made.duckdb()
+    columns = {row[0] for row in connection.execute("DESCRIBE snapshot").fetchall()}
+    assert columns - {"event_id"} == set(re.findall(r"`(\w+)`", listed))
+    query = readme.split("```sql\n")[1].split("```")[0].replace("snapshots/SNAPSHOT_ID", str(made.folder))
+    assert connection.execute(query).fetchall() == [("parts_list", 1, 0, None), ("y", 1, 1, 0.75)]
 
 
 def test_filters_narrow_it_and_an_empty_one_is_fine(three: TenantStore, tmp_path: Path) -> None:

@@ -15,19 +15,20 @@ def approved_answer(trajectory: Trajectory, signals: Sequence[Signal]) -> str | 
 
     An untouched answer comes back as it was written, byte for byte. Each edit's ``evidence["new"]`` replaces its field;
     None takes the field out, unless ``evidence["printed"]`` says that its label is on the form: then it is null. What was
-    superseded or withdrawn does not count. An answer that is no JSON object cannot be edited field by field: None.
+    superseded or withdrawn does not count. Where nothing was answered, what the auditor wrote is all there is; an answer that is
+    no JSON object cannot be edited field by field: None.
     """
     gone = {s.supersedes for s in signals if s.source is Source.AUDITOR and s.supersedes}
     standing = [s for s in signals if s.source is Source.AUDITOR and s.signal_id not in gone and s.reason != Reason.WITHDRAWN]
     explicit = sorted(standing, key=lambda s: (s.instant, s.signal_id))
     whole = [s for s in explicit if s.scope is Scope.TRAJECTORY and s.reason in (Reason.APPROVAL, Reason.REJECTION)]
-    if trajectory.final_json is None or not whole or whole[-1].reason == Reason.REJECTION:
+    if not whole or whole[-1].reason == Reason.REJECTION:
         return None
     edits = {s.field: s.evidence for s in explicit if s.reason == Reason.EDIT and s.field and "new" in s.evidence}
     if not edits:
         return trajectory.final_json
     try:
-        answer = json.loads(trajectory.final_json)
+        answer = json.loads(trajectory.final_json or "{}")
     except (ValueError, RecursionError):
         return None
     if not isinstance(answer, dict):
