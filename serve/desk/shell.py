@@ -7,7 +7,6 @@ import importlib.util
 from html import escape
 from typing import TYPE_CHECKING
 
-from certloop import __version__
 from certloop.serve.desk.context import Desk, Language
 
 if TYPE_CHECKING:
@@ -31,6 +30,7 @@ MONO = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace")
 def page(desk: Desk) -> gradio.Blocks:
     import gradio as gr
 
+    blocks: gradio.Blocks
     with gr.Blocks(title=desk.say("证照读取台", "Certificate desk"), analytics_enabled=False, fill_width=True) as blocks:
         gr.HTML(_header(desk), padding=False, elem_id="desk-header")
         with gr.Tabs(elem_id="desk-tabs"):
@@ -51,7 +51,7 @@ def theme() -> gradio.themes.Base:
 
 def head(desk: Desk) -> str:
     names = ("desk", "viewer", "upload", "review")
-    scripts = "".join(f'<script type="module" src="/desk/static/{name}.js?v={__version__}"></script>' for name in names)
+    scripts = "".join(f'<script type="module" src="/desk/static/{name}.js"></script>' for name in names)
     return f'<meta name="certloop-language" content="{desk.language.value}"><link rel="icon" href="data:,">{scripts}'
 
 

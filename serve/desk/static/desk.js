@@ -1,0 +1,193 @@
+// What all elements of the desk share: the session, calls of /v1, words in two languages, building of nodes.
+// Nodes are built with textContent and attributes only; nothing that was read from a paper is ever parsed as HTML.
+export const language = document.querySelector('meta[name="certloop-language"]')?.content || 'zh';
+export const say = (zh, en) => (language === 'en' ? en : zh);
+export const of = (zh, en, row) => (language === 'en' ? row[en] : row[zh]);
+
+export function h(tag, attributes = {}, ...children) {
+  const svg = ['svg', 'g', 'image', 'polygon', 'title'].includes(tag);
+  const node = svg ? document.createElementNS('http://www.w3.org/2000/svg', tag) : document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith('on')) node.addEventListener(name.slice(2), value);
+    else if (value === true) node.setAttribute(name, '');
+    else if (value !== false && value !== null && value !== undefined) node.setAttribute(name, value);
+  }
+  node.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  return node;
+}
+
+let asked = null;
+export function session() {
+  asked ??= fetch('/desk/session').then(async (answer) => {
+    if (answer.status === 401) { location.href = `/login?lang=${language}`; return new Promise(() => {}); }
+    if (!answer.ok) { asked = null; throw await complaint(answer); }
+    return answer.json();
+  });
+  return asked;
+}
+
+const WORDS = {
+  unauthenticated: ['登录已失效，请重新登录。', 'The session is over; log in again.'],
+  forbidden: ['您的角色没有这项权限。', 'Your role may not do this.'],
+  not_found: ['没有这份文件，或不属于您的租户。', 'There is no such document, or it is not yours.'],
+  review_claimed: ['另一位审核员正在处理这份证照。', 'Somebody else is working on this certificate.'],
+  precondition_failed: ['这份证照刚被别人改过；已载入最新内容，请再看一遍。', 'It was changed meanwhile; the latest is shown. Look again.'],
+  conflict: ['这份证照的状态已经变了。', 'This certificate is in another state by now.'],
+  undo_too_late: ['超过一分钟，不能再撤销。', 'More than a minute ago: it cannot be taken back.'],
+  rate_limited: ['请求太快，请稍等几秒。', 'Too many requests; wait a few seconds.'],
+  too_large: ['文件太大。', 'The file is too large.'],
+  queue_full: ['排队的文件太多，请稍后再传。', 'Too many files are waiting; try later.'],
+  decode_failed: ['无法读取：不是可识别的图片或 PDF，或文件已损坏。', 'It cannot be read: no picture or PDF, or damaged.'],
+  internal: ['服务器出错，请把请求编号告诉管理员。', 'The server failed; tell your administrator the request id.'],
+  network: ['连不上服务器，请检查网络。', 'The server cannot be reached.'],
+};
+export function words(code, fallback) {
+  const known = WORDS[code];
+  return known ? say(...known) : fallback || say('出错了。', 'Something went wrong.');
+}
+
+async function complaint(answer) {
+  let body = {};
+  try { body = await answer.json(); } catch { /* an answer without a body */ }
+  const error = new Error(words(body.code, body.detail));
+  error.code = body.code; error.status = answer.status; error.detail = body.detail;
+  return error;
+}
+
+export async function api(path, { method = 'GET', json, form, etag } = {}) {
+  const who = await session();
+  const headers = {};
+  if (json !== undefined) headers['Content-Type'] = 'application/json';
+  if (etag) headers['If-Match'] = etag;
+  if (method !== 'GET' && who.csrf_token) headers['X-CSRF-Token'] = who.csrf_token;
+  let answer;
+  try {
+    answer = await fetch(path, { method, headers, body: json !== undefined ? JSON.stringify(json) : form });
+  } catch {
+    const error = new Error(words('network')); error.code = 'network'; throw error;
+  }
+  if (answer.status === 401) { location.href = `/login?lang=${language}`; return new Promise(() => {}); }
+  if (!answer.ok) throw await complaint(answer);
+  const kind = answer.headers.get('content-type') || '';
+  const body = kind.startsWith('application/json') ? await answer.json() : kind.startsWith('image/') ? await answer.blob() : null;
+  return { body, etag: answer.headers.get('etag') };
+}
+
+export function age(seconds) {
+  if (seconds === null || seconds === undefined) return '';
+  const [n, zh, en] = seconds < 60 ? [Math.round(seconds), '秒', 's'] : seconds < 3600 ? [Math.round(seconds / 60), '分钟', ' min']
+    : seconds < 172800 ? [Math.round(seconds / 3600), '小时', ' h'] : [Math.round(seconds / 86400), '天', ' days'];
+  return `${n}${say(` ${zh}`, en)}`;
+}
+export const percent = (share) => `${Math.floor(share * 100)} %`;
+export const typeName = (types, id) => {
+  const type = types.find((one) => one.id === id);
+  return type ? of('title', 'title_en', type) : say('未识别类型', 'unknown type');
+};
+export const STATUS = {
+  read: ['已读', 'read'], blank: ['空白', 'blank'], absent: ['无此项', 'not on this form'],
+  unreadable: ['看不清', 'unreadable'], missing_page: ['缺页', 'page missing'],
+};
+export const STATES = {
+  passed: ['免审通过', 'passed'], review: ['待人工审核', 'waits for review'], approved: ['已通过', 'approved'],
+  rejected: ['已退回', 'rejected'], open: ['待审', 'open'],
+};
+const QUALITY = {
+  blur: ['模糊', 'blur'], sharpness: ['清晰度', 'sharpness'], glare: ['反光', 'glare'], exposure: ['曝光', 'exposure'],
+  contrast: ['对比度', 'contrast'], skew: ['倾斜', 'skew'], resolution: ['分辨率', 'resolution'], brightness: ['亮度', 'brightness'],
+};
+
+// Facts about the whole certificate: QR, seals, quality, rules over several fields.
+export function facts(certificate) {
+  const rows = [];
+  for (const code of certificate.qr || []) {
+    const [mood, zh, en] = code.agrees === true ? ['good', '与印刷一致', 'agrees with the print']
+      : code.agrees === false ? ['bad', '与印刷不一致', 'disagrees with the print'] : ['dim', '无可比对内容', 'nothing to compare'];
+    rows.push(fact(say('二维码', 'QR code'), say(zh, en), mood));
+  }
+  if (certificate.seals?.length) {
+    const texts = certificate.seals.map((seal) => seal.text).filter(Boolean).join('、');
+    rows.push(fact(say('印章', 'Seals'), `${certificate.seals.length}${texts ? `（${texts}）` : ''}`, 'dim'));
+  }
+  for (const check of certificate.validations || []) {
+    if (check.outcome === 'not_applicable') continue;
+    rows.push(fact(check.outcome === 'pass' ? say('核对', 'Check') : say('请留意', 'Look'), of('message_zh', 'message_en', check),
+      check.outcome === 'pass' ? 'good' : check.severity === 'hard' ? 'bad' : 'warn'));
+  }
+  for (const one of certificate.comparisons || []) {
+    const [mood, zh, en] = one.match === 'match' ? ['good', '与申报一致', 'as declared'] : one.match === 'differs'
+      ? ['bad', '与申报不一致', 'differs from what was declared'] : ['warn', '无法核实', 'cannot be verified'];
+    rows.push(fact(one.label || one.field, `${say(zh, en)}${one.declared ? `：${one.declared}` : ''}`, mood));
+  }
+  const quality = Object.entries(certificate.quality || {});
+  if (quality.length) {
+    const text = quality.map(([name, value]) => `${QUALITY[name] ? say(...QUALITY[name]) : name} ${Number(value).toFixed(2)}`).join(' · ');
+    rows.push(fact(say('图像质量', 'Picture quality'), text, 'dim'));
+  }
+  return h('dl', { class: 'facts' }, rows);
+}
+function fact(name, text, mood) {
+  return h('div', { class: `fact ${mood}` }, h('dt', {}, name), h('dd', {}, text));
+}
+
+// The checks of one field in plain words: failed ones, with what may have been meant.
+export function verdicts(field) {
+  return (field.validations || []).filter((v) => v.outcome === 'fail').map((v) => h('p', { class: v.severity === 'hard' ? 'bad' : 'warn' },
+    of('message_zh', 'message_en', v), v.suggestion ? say(`（可能是 ${v.suggestion}）`, ` (perhaps ${v.suggestion})`) : ''));
+}
+export const passes = (field) => (field.validations || []).some((v) => v.outcome === 'pass') && !verdicts(field).length;
+
+export const STYLE = `
+:host { display: block; color: #172126; font: 15px/1.5 system-ui, -apple-system, "Segoe UI", "PingFang SC", "Microsoft YaHei", sans-serif; }
+* { box-sizing: border-box; }
+button, select, input, textarea { font: inherit; color: inherit; }
+button { background: #fff; border: 1px solid #66767f; border-radius: 6px; padding: 6px 12px; cursor: pointer; min-height: 36px; }
+button:hover:not(:disabled) { background: #eef4f4; }
+button:disabled { opacity: .55; cursor: default; }
+button.main { background: #0f766e; color: #fff; border-color: #0f766e; }
+button.main:hover:not(:disabled) { background: #0b5a54; }
+button.danger { color: #a01919; border-color: #a01919; }
+select, input, textarea { border: 1px solid #66767f; border-radius: 6px; padding: 6px 8px; background: #fff; min-height: 36px; }
+:focus-visible { outline: 3px solid #0f766e; outline-offset: 2px; }
+a { color: #0b5a54; }
+h2, h3 { margin: 0 0 8px; line-height: 1.3; } h2 { font-size: 19px; } h3 { font-size: 16px; }
+p { margin: 0; }
+.bad { color: #a01919; } .warn { color: #7a4a00; } .good { color: #0b5a3c; } .dim { color: #4a5a63; }
+.small { font-size: 13px; }
+.chip { display: inline-block; border-radius: 10px; padding: 1px 9px; font-size: 13px; background: #e8edef; color: #27343b; white-space: nowrap; }
+.chip.bad { background: #fbe4e4; color: #8a1111; } .chip.warn { background: #fdefd2; color: #6b4000; } .chip.good { background: #dcf1e7; color: #07492e; }
+.facts { margin: 8px 0; display: grid; gap: 4px; }
+.fact { display: flex; gap: 10px; } .fact dt { flex: 0 0 84px; color: #4a5a63; } .fact dd { margin: 0; min-width: 0; overflow-wrap: anywhere; }
+.empty { padding: 32px 16px; text-align: center; color: #4a5a63; border: 1px dashed #9aa8af; border-radius: 8px; }
+kbd { font: 13px ui-monospace, Consolas, monospace; border: 1px solid #9aa8af; border-bottom-width: 2px; border-radius: 4px; padding: 0 5px; background: #fff; }
+[hidden] { display: none !important; }
+`;
+export function shadow(element, style, ...children) {
+  const root = element.shadowRoot || element.attachShadow({ mode: 'open' });
+  root.replaceChildren(h('style', {}, STYLE + style), ...children);
+  return root;
+}
+
+// The head of the page: who is there, the other language, logging out.
+class Header extends HTMLElement {
+  async connectedCallback() {
+    document.documentElement.lang = language === 'en' ? 'en' : 'zh-CN';
+    const who = h('span', { class: 'dim small' });
+    const out = h('button', { hidden: true, onclick: () => this.logOut() }, say('退出', 'Log out'));
+    shadow(this, HEADER_STYLE, h('header', {}, h('h1', {}, this.getAttribute('name')), who, h('span', { class: 'space' }),
+      h('a', { href: this.getAttribute('other'), lang: this.getAttribute('lang-other') }, this.getAttribute('label')), out));
+    const me = await session();
+    const roles = { operator: ['录入员', 'operator'], auditor: ['审核员', 'auditor'], engineer: ['工程师', 'engineer'], admin: ['管理员', 'admin'] };
+    who.textContent = me.demo && !me.csrf_token ? say('演示模式 · 仅本机 · 数据均为虚构', 'demo · this machine only') : `${me.tenant} · ${say(...roles[me.role])}`;
+    out.hidden = !me.csrf_token;
+  }
+
+  async logOut() {
+    try { await api('/v1/logout', { method: 'POST' }); } finally { location.href = `/login?lang=${language}`; }
+  }
+}
+const HEADER_STYLE = `
+header { display: flex; align-items: center; gap: 14px; padding: 10px 2px; flex-wrap: wrap; min-height: 58px; }
+h1 { font-size: 21px; margin: 0; } .space { flex: 1; }
+`;
+customElements.define('certloop-header', Header);
