@@ -1,4 +1,4 @@
-"""The committed nano model reads pages it never saw through the product's own path: decode, OCR, prompt, model, places, checks."""
+"""The committed nano model reads unseen pages through the product's own path: decode, OCR, prompt, model, places, checks."""
 
 from __future__ import annotations
 
