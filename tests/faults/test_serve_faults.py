@@ -8,6 +8,7 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 
 import httpx
 import pytest
@@ -119,6 +120,26 @@ def test_a_drain_ends_what_is_read_and_gives_the_rest_back(tmp_path: Path) -> No
     assert {ended(client, document_id)["status"] for document_id in rest} == {"done"}
     assert {ended(client, document_id)["attempts"] for document_id in rest} == {1}
     live.stop()
+
+
+def test_an_open_stream_does_not_hold_up_the_end(odd: Live) -> None:
+    client = odd.client()
+    batch = client.post("/v1/batches", files=[("files", ("a.png", b"hang"))]).json()
+    lines: list[str] = []
+
+    def listen() -> None:
+        with client.stream("GET", f"{batch['location']}/events") as stream:
+            lines.extend(stream.iter_lines())
+
+    listener = Thread(target=listen, daemon=True)
+    listener.start()
+    until(lambda: client.get(batch["location"]).json()["counts"]["running"])
+    assert odd.stop() == 0
+    listener.join(10)
+    assert not listener.is_alive()
+    assert "event: progress" in lines
+    with odd.open() as service, reading(service, ACME) as connection:
+        assert connection.execute(select(uploads.c.status)).scalars().all() == ["queued"], "the hanging one waits again"
 
 
 def test_sqlite_has_one_process_that_reads(odd: Live) -> None:
