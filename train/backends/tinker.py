@@ -234,12 +234,13 @@ def _state(folder: Path) -> dict[str, Any]:
 
 def _connect_sdk(config: RunConfig) -> Training:
     """The real service. Raises TrainExtraError without the SDK, BackendError without a key."""
-    try:
-        from certloop.train.backends.tinker_sdk import SdkTraining
-    except ImportError:
-        raise TrainExtraError("the tinker backend needs tinker's SDK: pip install tinker") from None
+    from certloop.train.backends.tinker_sdk import SdkTraining
+
     try:
         key = Path(config.tinker.api_key_file).expanduser().read_text(encoding="utf-8").strip()
     except OSError:
         raise BackendError("no API key: write it into the file that tinker.api_key_file names") from None
-    return SdkTraining(config, key)
+    try:
+        return SdkTraining(config, key)
+    except ImportError:
+        raise TrainExtraError("the tinker backend needs tinker's SDK: pip install tinker") from None

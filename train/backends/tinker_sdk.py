@@ -1,4 +1,4 @@
-"""tinker's SDK behind the few verbs that the loop needs. Importing this needs the package ``tinker`` (0.38)."""
+"""tinker's SDK behind the few verbs that the loop needs. It is loaded when a run connects (``pip install tinker``, 0.38)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import tinker  # type: ignore[import-not-found]
-
 from certloop.train.backends.tinker import Chunks, Datum, Sample
 from certloop.train.config import RunConfig
 from certloop.train.rows import Row
@@ -17,12 +15,19 @@ from certloop.train.rows import Row
 TOKEN_PX = 32
 
 
+def _sdk() -> Any:
+    """Raises ImportError where it is not installed."""
+    import tinker  # type: ignore[import-not-found]
+
+    return tinker
+
+
 class SdkTraining:
     """One LoRA training client and the sampling client of its last published weights."""
 
     def __init__(self, config: RunConfig, api_key: str, service: Any = None) -> None:
         assert config.student.lora is not None
-        self._service = service or tinker.ServiceClient(api_key=api_key, base_url=config.tinker.base_url)
+        self._service = service or _sdk().ServiceClient(api_key=api_key, base_url=config.tinker.base_url)
         self._training = self._service.create_lora_training_client(
             base_model=config.tinker.base_model, rank=config.student.lora.rank, seed=config.seed
         ).result()
@@ -49,7 +54,7 @@ class SdkTraining:
         return chunks
 
     def sample(self, prompt: Chunks, n: int, *, max_tokens: int, temperature: float, top_p: float) -> list[Sample]:
-        params = tinker.types.SamplingParams(max_tokens=max_tokens, temperature=temperature, top_p=top_p)
+        params = _sdk().types.SamplingParams(max_tokens=max_tokens, temperature=temperature, top_p=top_p)
         answer = self._sampling.sample(prompt=_model_input(prompt), num_samples=n, sampling_params=params).result()
         return [
             Sample(tuple(s.tokens), tuple(s.logprobs), self._tokenizer.decode(s.tokens, skip_special_tokens=True))
@@ -60,7 +65,7 @@ class SdkTraining:
         rows = [_datum(d) for d in data]
         limits = {"clip_low_threshold": clip[0], "clip_high_threshold": clip[1]}
         forward = self._training.forward_backward(rows, loss, loss_fn_config=limits)
-        step = self._training.optim_step(tinker.types.AdamParams(learning_rate=learning_rate, beta2=beta2))
+        step = self._training.optim_step(_sdk().types.AdamParams(learning_rate=learning_rate, beta2=beta2))
         result = forward.result()
         step.result()
         return float(result.metrics.get("loss:sum", 0.0)) / max(len(rows), 1)
@@ -89,7 +94,7 @@ def _datum(datum: Datum) -> Any:
     """Position i of the input predicts token i + 1; the prompt's positions carry no loss."""
     prompt = _model_input(datum.prompt)
     answer = list(datum.sample.tokens)
-    full = prompt.append(tinker.types.EncodedTextChunk(tokens=answer[:-1])) if len(answer) > 1 else prompt
+    full = prompt.append(_sdk().types.EncodedTextChunk(tokens=answer[:-1])) if len(answer) > 1 else prompt
     before = prompt.length - 1
     weight = datum.advantage / len(answer)
     inputs = {
@@ -98,14 +103,14 @@ def _datum(datum: Datum) -> Any:
         "advantages": [0.0] * before + [weight] * len(answer),
         "sequence_ratio_mask": [0.0] * before + [1.0] * len(answer),
     }
-    return tinker.types.Datum(model_input=full, loss_fn_inputs=inputs)
+    return _sdk().types.Datum(model_input=full, loss_fn_inputs=inputs)
 
 
 def _model_input(chunks: Sequence[Mapping[str, Any]]) -> Any:
     made = [
-        tinker.types.ImageChunk(data=c["data"], format=c["format"], expected_tokens=c.get("expected_tokens"))
+        _sdk().types.ImageChunk(data=c["data"], format=c["format"], expected_tokens=c.get("expected_tokens"))
         if c["type"] == "image"
-        else tinker.types.EncodedTextChunk(tokens=list(c["tokens"]))
+        else _sdk().types.EncodedTextChunk(tokens=list(c["tokens"]))
         for c in chunks
     ]
-    return tinker.types.ModelInput(chunks=made)
+    return _sdk().types.ModelInput(chunks=made)
