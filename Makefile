@@ -25,7 +25,8 @@ demo: $(VENV)/.base ## install the product and read the example certificates int
 test: $(VENV)/.dev ## fast tests (minutes on two cores)
 	$(BIN)/python -m pytest
 
-slow: $(VENV)/.dev ## slow tests: Postgres, faults, the whole product end to end
+slow: $(VENV)/.dev ## slow tests: Postgres, faults, a browser, the whole product end to end
+	bash scripts/need_chromium.sh
 	$(BIN)/python -m pytest -m slow
 
 check: $(VENV)/.dev ## lint, format, types and import rule; reads only
@@ -42,7 +43,7 @@ bench: $(VENV)/.dev ## benchmarks that take minutes: reading beside stock OCR, r
 	$(BIN)/python benchmarks/extract.py
 	$(BIN)/python benchmarks/rewards.py
 	$(BIN)/python benchmarks/store.py --trajectories 10000
-	$(BIN)/python benchmarks/synth.py --images 12 --read 0
+	$(BIN)/python benchmarks/synth.py --images 12
 
 lock: $(VENV)/.dev ## resolve requirements.lock anew: one set for the base install and all extras
 	$(BIN)/python -m pip install --quiet uv

@@ -37,7 +37,28 @@ const WORDS = {
   rate_limited: ['请求太快，请稍等几秒。', 'Too many requests; wait a few seconds.'],
   too_large: ['文件太大。', 'The file is too large.'],
   queue_full: ['排队的文件太多，请稍后再传。', 'Too many files are waiting; try later.'],
-  decode_failed: ['无法读取：不是可识别的图片或 PDF，或文件已损坏。', 'It cannot be read: no picture or PDF, or damaged.'],
+  format_unsupported: ['无法读取：这不是图片或 PDF（支持 JPEG、PNG、WebP、TIFF、HEIC、PDF）。', 'It cannot be read: this is no picture or PDF.'],
+  file_empty: ['无法读取：文件是空的。', 'It cannot be read: the file is empty.'],
+  file_too_large: ['无法读取：文件太大。', 'It cannot be read: the file is too large.'],
+  image_truncated: ['无法读取：图片不完整，可能没有传完。', 'It cannot be read: the picture is cut off.'],
+  image_corrupt: ['无法读取：图片已损坏。', 'It cannot be read: the picture is damaged.'],
+  image_too_many_pixels: ['无法读取：图片像素太多，请缩小后再传。', 'It cannot be read: too many pixels.'],
+  image_too_small: ['无法读取：图片太小，看不清字。', 'It cannot be read: the picture is too small.'],
+  too_many_pages: ['无法读取：页数太多，请拆分后再传。', 'It cannot be read: too many pages.'],
+  pdf_encrypted: ['无法读取：PDF 有密码，请去掉密码后再传。', 'It cannot be read: the PDF has a password.'],
+  pdf_corrupt: ['无法读取：PDF 已损坏。', 'It cannot be read: the PDF is damaged.'],
+  decode_timeout: ['无法读取：打开文件花的时间太长。', 'It cannot be read: opening it took too long.'],
+  decode_memory: ['无法读取：打开文件需要的内存太多。', 'It cannot be read: opening it took too much memory.'],
+  decode_crashed: ['无法读取：文件已损坏。', 'It cannot be read: the file is damaged.'],
+  read_failed: ['没有读成，请稍后再试。', 'It was not read; try again later.'],
+  read_timeout: ['识别超时，请稍后再试。', 'Reading took too long; try again later.'],
+  worker_crashed: ['识别程序意外中断，请稍后再试。', 'The reader ended unexpectedly; try again later.'],
+  reader_failed: ['识别出错，请稍后再试。', 'The reader failed; try again later.'],
+  archive_invalid: ['压缩包已损坏、有密码或是空的。', 'The archive is damaged, locked or empty.'],
+  archive_unsafe: ['压缩包不安全，已拒绝。', 'The archive is unsafe and was refused.'],
+  archive_too_large: ['压缩包里的文件太多或太大。', 'The archive holds too much.'],
+  request_invalid: ['填写的内容不合要求：请检查有没有空白或不可见字符。', 'What was entered is not well formed.'],
+  not_ready: ['还没有读完。', 'It is not read yet.'],
   internal: ['服务器出错，请把请求编号告诉管理员。', 'The server failed; tell your administrator the request id.'],
   network: ['连不上服务器，请检查网络。', 'The server cannot be reached.'],
 };
@@ -93,8 +114,9 @@ export const STATES = {
   rejected: ['已退回', 'rejected'], open: ['待审', 'open'],
 };
 const QUALITY = {
-  blur: ['模糊', 'blur'], sharpness: ['清晰度', 'sharpness'], glare: ['反光', 'glare'], exposure: ['曝光', 'exposure'],
-  contrast: ['对比度', 'contrast'], skew: ['倾斜', 'skew'], resolution: ['分辨率', 'resolution'], brightness: ['亮度', 'brightness'],
+  blur: ['模糊', 'blurred'], glare: ['反光', 'glare'], border_incomplete: ['边缘不全', 'edge cut off'], copy: ['复印件', 'photocopy'],
+  recapture: ['翻拍屏幕', 'photo of a screen'], screenshot: ['屏幕截图', 'screenshot'], watermark: ['水印或限定用途', 'watermark'],
+  occlusion: ['有遮挡', 'covered'], electronic: ['电子证照', 'electronic'],
 };
 
 // Facts about the whole certificate: QR, seals, quality, rules over several fields.
@@ -109,8 +131,10 @@ export function facts(certificate) {
     const texts = certificate.seals.map((seal) => seal.text).filter(Boolean).join('、');
     rows.push(fact(say('印章', 'Seals'), `${certificate.seals.length}${texts ? `（${texts}）` : ''}`, 'dim'));
   }
+  const told = new Set();
   for (const check of certificate.validations || []) {
-    if (check.outcome === 'not_applicable') continue;
+    if (check.outcome === 'not_applicable' || told.has(check.message_zh)) continue;
+    told.add(check.message_zh);
     rows.push(fact(check.outcome === 'pass' ? say('核对', 'Check') : say('请留意', 'Look'), of('message_zh', 'message_en', check),
       check.outcome === 'pass' ? 'good' : check.severity === 'hard' ? 'bad' : 'warn'));
   }
@@ -119,11 +143,9 @@ export function facts(certificate) {
       ? ['bad', '与申报不一致', 'differs from what was declared'] : ['warn', '无法核实', 'cannot be verified'];
     rows.push(fact(one.label || one.field, `${say(zh, en)}${one.declared ? `：${one.declared}` : ''}`, mood));
   }
-  const quality = Object.entries(certificate.quality || {});
-  if (quality.length) {
-    const text = quality.map(([name, value]) => `${QUALITY[name] ? say(...QUALITY[name]) : name} ${Number(value).toFixed(2)}`).join(' · ');
-    rows.push(fact(say('图像质量', 'Picture quality'), text, 'dim'));
-  }
+  const quality = Object.entries(certificate.quality || {}).sort((a, b) => b[1] - a[1]);
+  const text = quality.map(([name, value]) => `${QUALITY[name] ? say(...QUALITY[name]) : name} ${percent(value)}`).join(' · ');
+  rows.push(fact(say('图像质量', 'Picture'), text || say('没有发现问题', 'nothing found'), quality.some(([, value]) => value >= 0.5) ? 'warn' : 'dim'));
   return h('dl', { class: 'facts' }, rows);
 }
 function fact(name, text, mood) {
@@ -178,7 +200,7 @@ class Header extends HTMLElement {
       h('a', { href: this.getAttribute('other'), lang: this.getAttribute('lang-other') }, this.getAttribute('label')), out));
     const me = await session();
     const roles = { operator: ['录入员', 'operator'], auditor: ['审核员', 'auditor'], engineer: ['工程师', 'engineer'], admin: ['管理员', 'admin'] };
-    who.textContent = me.demo && !me.csrf_token ? say('演示模式 · 仅本机 · 数据均为虚构', 'demo · this machine only') : `${me.tenant} · ${say(...roles[me.role])}`;
+    who.textContent = me.demo && !me.csrf_token ? say('演示模式 · 仅本机可用', 'demo · this machine only') : `${me.tenant} · ${say(...roles[me.role])}`;
     out.hidden = !me.csrf_token;
   }
 

@@ -130,10 +130,10 @@ class Review extends HTMLElement {
     this.viewer = h('certloop-viewer');
     this.viewer.addEventListener('field', (event) => this.light(event.detail.name, event.detail.chosen));
     this.list = h('div', { class: 'fields', role: 'list', 'aria-label': say('字段', 'fields') });
-    this.top = h('div', {}); this.foot = h('div', {});
+    this.top = h('div', {}); this.foot = h('div', { class: 'foot' });
     this.bar = h('div', { class: 'actions' });
-    this.place.replaceChildren(this.top, h('div', { class: 'split' }, h('div', { class: 'left' }, this.viewer, this.foot),
-      h('div', { class: 'right' }, this.bar, this.list)), h('p', { class: 'keys small dim' }, KEYS.map(([keys, zh, en]) => h('span', {}, h('kbd', {}, keys), ` ${say(zh, en)}`))));
+    this.place.replaceChildren(this.top, h('div', { class: 'split' }, h('div', { class: 'left' }, this.viewer),
+      h('div', { class: 'right' }, this.bar, this.list), this.foot), h('p', { class: 'keys small dim' }, KEYS.map(([keys, zh, en]) => h('span', {}, h('kbd', {}, keys), ` ${say(zh, en)}`))));
     this.rows = new Map();
     for (const name of this.names) { const row = h('div', { class: 'field', role: 'listitem', tabindex: '-1', 'data-field': name, onclick: () => this.go(name, false), onfocusin: () => this.here !== name && this.go(name, false) }); this.rows.set(name, row); this.list.append(row); }
     this.draw();
@@ -402,19 +402,19 @@ const REVIEW_STYLE = `
 .link { border: 0; background: none; padding: 0; min-height: 0; color: #0b5a54; text-decoration: underline; font-weight: 600; text-align: left; }
 .reasons { margin: 0 0 8px; padding-left: 20px; color: #7a4a00; }
 .split { display: grid; grid-template-columns: minmax(0, 1.25fr) minmax(0, 1fr); gap: 16px; align-items: start; }
-.left { position: sticky; top: 8px; }
+.left { position: sticky; top: 8px; } .foot { grid-column: 1 / -1; }
 .right { position: relative; } .actions { display: flex; gap: 8px; flex-wrap: wrap; align-items: center; padding: 0 0 8px; background: #fff; }
 .fields { display: grid; gap: 6px; max-height: calc(100vh - 190px); min-height: 360px; overflow: auto; padding: 4px; align-content: start; scroll-behavior: auto; }
 .field { border: 1px solid #c9d3d8; border-left: 4px solid #c9d3d8; border-radius: 6px; padding: 8px 10px; background: #fff; cursor: pointer; }
 .field.unsure { border-left-color: #c77700; background: #fffaf0; } .field.here { border-color: #0f766e; border-left-color: #0f766e; box-shadow: 0 0 0 1px #0f766e; } .field.lit { background: #fdf1cf; }
 .label { display: flex; gap: 8px; align-items: center; flex-wrap: wrap; } .value { white-space: pre-wrap; overflow-wrap: anywhere; font-size: 16px; }
-.cut { height: 44px; margin: 4px 0; } .crop { height: 100%; width: 100%; display: block; } .field .cut:has(.crop) { background: #f3f5f6; border-radius: 4px; }
+.cut { min-height: 44px; margin: 4px 0; } .crop { display: block; max-height: 180px; }
 .edit { display: grid; gap: 6px; margin-top: 4px; } textarea { width: 100%; resize: vertical; font-size: 16px; }
 .keys { display: flex; flex-wrap: wrap; gap: 6px 16px; margin-top: 12px; padding: 8px; background: #f3f5f6; border-radius: 6px; }
 .history { margin-top: 8px; } .history summary { cursor: pointer; } .history ol { margin: 6px 0; padding-left: 20px; overflow-wrap: anywhere; }
 dialog { border: 1px solid #66767f; border-radius: 10px; padding: 20px; width: min(92vw, 560px); } dialog::backdrop { background: rgba(20,30,35,.4); } .wide { width: 100%; margin: 10px 0; }
 .reasons-grid { display: grid; grid-template-columns: 1fr 1fr; gap: 6px; } .reasons-grid button { text-align: left; } [aria-pressed=true] { background: #fbe4e4; border-color: #a01919; font-weight: 600; }
-@media (max-width: 860px) { .split { grid-template-columns: minmax(0, 1fr); } .left { position: static; } certloop-viewer { --viewer-height: 42vh; } .fields { max-height: none; overflow: visible; }
+@media (max-width: 860px) { .split { grid-template-columns: minmax(0, 1fr); } .left { position: static; } certloop-viewer { --viewer-height: 42vh; } .foot { grid-column: 1; } .fields { max-height: none; overflow: visible; }
   .actions { position: sticky; top: 0; z-index: 2; padding: 8px 0; } .queue thead { display: none; } .queue tr { display: grid; grid-template-columns: 1fr auto; padding: 6px 0; border-bottom: 1px solid #d5dde1; } .queue td { border: 0; padding: 2px 4px; } .queue td:nth-child(2) { grid-column: 1 / -1; grid-row: 2; } .reasons-grid { grid-template-columns: 1fr; } }
 `;
 customElements.define('certloop-review', Review);

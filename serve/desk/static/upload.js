@@ -233,11 +233,11 @@ const UPLOAD_STYLE = `
 .name { overflow: hidden; text-overflow: ellipsis; white-space: nowrap; } .kinds, progress { grid-column: 1 / -1; overflow-wrap: anywhere; } progress { width: 100%; height: 8px; }
 .head { display: flex; gap: 10px; align-items: center; flex-wrap: wrap; margin-bottom: 6px; } .head h2 { margin: 0; } .space { flex: 1; }
 .downloads { display: flex; gap: 10px; align-items: center; }
-.split { display: grid; grid-template-columns: minmax(0, 1.1fr) minmax(0, 1fr); gap: 16px; margin-top: 8px; align-items: start; }
+.split { display: grid; grid-template-columns: minmax(0, 1.1fr) minmax(0, 1fr); gap: 16px; margin-top: 8px; align-items: start; } .split certloop-viewer { position: sticky; top: 8px; }
 table { width: 100%; border-collapse: collapse; table-layout: fixed; } th, td { text-align: left; vertical-align: top; padding: 6px 8px; border-bottom: 1px solid #d5dde1; overflow-wrap: anywhere; }
-thead th { font-size: 13px; color: #4a5a63; } th:nth-child(1) { width: 24%; } th:nth-child(3) { width: 62px; } th:nth-child(4) { width: 27%; } tbody th { font-weight: 600; }
+thead th { font-size: 13px; color: #4a5a63; } th:nth-child(1) { width: 24%; } th:nth-child(3) { width: 72px; } th:nth-child(4) { width: 27%; } tbody th { font-weight: 600; }
 tbody tr { cursor: pointer; } tr.lit { background: #fdf1cf; } td.value { white-space: pre-wrap; }
 .checks { margin-top: 12px; } .checks ul { margin: 0; padding-left: 0; list-style: none; display: grid; gap: 4px; }
-@media (max-width: 860px) { .top, .split { grid-template-columns: minmax(0, 1fr); } certloop-viewer { --viewer-height: 46vh; } th:nth-child(4) { width: 30%; } .files li { flex-basis: 100%; } }
+@media (max-width: 860px) { .top, .split { grid-template-columns: minmax(0, 1fr); } .split certloop-viewer { --viewer-height: 46vh; position: static; } thead { display: none; } table, tbody { display: block; } tr { display: grid; grid-template-columns: minmax(0, 1fr) auto; border-bottom: 1px solid #d5dde1; padding: 4px 0; } th, td { border: 0; padding: 2px 6px; } tbody th:nth-child(1), th:nth-child(4) { width: auto; } td.value { grid-column: 1 / -1; grid-row: 2; font-size: 16px; } td:empty { display: none; } td:nth-child(4) { grid-column: 1 / -1; } .head .space { display: none; } .files li { flex-basis: 100%; } }
 `;
 customElements.define('certloop-upload', Upload);

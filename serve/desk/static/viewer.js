@@ -36,8 +36,9 @@ export function crop(shape, degrees, box, label) {
   const xs = at.map((p) => p[0]), ys = at.map((p) => p[1]), margin = 0.4 * Math.max(12, Math.min(Math.max(...ys) - Math.min(...ys), 60));
   const [left, top] = [Math.min(...xs) - margin, Math.min(...ys) - margin];
   const view = [left, top, Math.max(...xs) + margin - left, Math.max(...ys) + margin - top];
-  const move = turning(shape, degrees)[2];
-  return h('svg', { class: 'crop', viewBox: view.join(' '), role: 'img', 'aria-label': label, preserveAspectRatio: 'xMinYMid meet' },
+  const move = turning(shape, degrees)[2], ratio = view[2] / view[3], height = view[3] > 120 ? 110 : 44;
+  return h('svg', { class: 'crop', viewBox: view.join(' '), role: 'img', 'aria-label': label,
+    style: `width: min(100%, ${Math.ceil(height * ratio)}px); aspect-ratio: ${ratio}` },
     h('g', { transform: move || null }, h('image', { href: shape.url, width: shape.width, height: shape.height })));
 }
 
