@@ -30,6 +30,7 @@ class Rows(StrEnum):
     """What ``export`` writes: SFT rows of TRL and ms-swift, on-policy rows with ground truth, tinker data, or plain records."""
 
     TRL = "trl"
+    TRL_COMPLETION = "trl-completion"
     TRL_PROMPT = "trl-prompt"
     SWIFT = "swift"
     TINKER = "tinker"
@@ -150,8 +151,9 @@ def export(
 ) -> None:
     """Write training rows of consented documents as JSON Lines. They hold true labels: they are for this tenant's training only.
 
-    trl and swift take the approved answer (with the auditor's edits) as completion, trl-prompt as ground truth; tinker takes the
-    sampled tokens with the fused reward as advantage; jsonl writes the records as they are.
+    trl (messages), trl-completion (prompt and completion) and swift take the approved answer (with the auditor's edits) as
+    completion, trl-prompt as ground truth; tinker takes the sampled tokens with the fused reward as advantage; jsonl writes the
+    records as they are.
     """
     from certloop.agentrl.store.exporters import fused_reward
 
@@ -244,6 +246,8 @@ def _maker(
         prompt, pages = registry.get(t.doc_type).prompt, exporters.write_images(handle, t.image_sha256, folder)
         if rows is Rows.SWIFT:
             return exporters.swift_row(prompt, answer, pages)
+        if rows is Rows.TRL_COMPLETION:
+            return exporters.trl_prompt_completion_row(prompt, answer, pages)
         if rows is Rows.TRL_PROMPT:
             return exporters.trl_prompt_row(prompt, answer, pages, traj_id=t.traj_id, doc_type=t.doc_type)
         return exporters.trl_messages_row(t, prompt, answer, pages)

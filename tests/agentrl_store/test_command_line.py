@@ -87,7 +87,7 @@ def test_show_is_redacted_unless_revealed_and_revealing_is_on_record(shell: Shel
     assert last.actor.startswith("cli:uid-")
 
 
-@pytest.mark.parametrize("rows", ["trl", "trl-prompt", "swift", "tinker", "jsonl"])
+@pytest.mark.parametrize("rows", ["trl", "trl-completion", "trl-prompt", "swift", "tinker", "jsonl"])
 def test_export_writes_consented_approved_rows(shell: Shell, rows: str) -> None:
     target = shell.folder / "out" / "rows.jsonl"
     target.parent.mkdir()
