@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,8 @@ from typing import Any
 import pytest
 from live import Live, ended, post, small_page
 from playwright.sync_api import expect
+
+from certloop.agentrl.signals import fuse
 
 pytestmark = pytest.mark.slow
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -92,9 +93,9 @@ def test_correct_and_approve_by_keyboard_alone(desk: Live, visit: Callable[..., 
     expect(page.locator("certloop-review .said")).to_contain_text("已通过")
     assert page.evaluate("window.hacked") is None and page.locator("img[src=x]").count() == 0
     with desk.open() as service:
-        signals = service.tenant("acme").trajectory(certificate).signals
-    said = json.dumps([signal.to_json() for signal in signals], ensure_ascii=False)
-    assert "auditor" in said and "你应该先查二维码" in said
+        folded = fuse(service.tenant("acme").trajectory(certificate).signals)
+    assert folded.fields["名称"].value == -1.0
+    assert "你应该先查二维码" in {hint.hint for hint in folded.hints}
 
 
 def test_reject_and_take_back(desk: Live, visit: Callable[..., Any]) -> None:
