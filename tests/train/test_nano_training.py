@@ -30,7 +30,7 @@ def _log(folder: Path) -> list[dict[str, float]]:
 def test_a_few_steps_lower_the_loss_of_a_fresh_model(tmp_path: Path) -> None:
     recipe = replace(
         SHORT,
-        glyphs=replace(SHORT.glyphs, steps=50, batch=8),
+        glyphs=replace(SHORT.glyphs, steps=70, batch=8),
         strips=replace(SHORT.strips, steps=0),
         pages=replace(SHORT.pages, steps=30, adam=0.02),
         checks=Checks(every=10, pages=1, checkpoint_s=1e9, snapshots=1),

@@ -46,9 +46,10 @@ def test_the_stored_tokeniser_is_the_one_that_the_code_builds(which: str) -> Non
 
 
 def test_the_teacher_reads_pages_of_seen_forms(read: Reading) -> None:
-    assert read.strict.mean >= 0.85 and read.soft.mean >= 0.92
+    # On 200 fresh pages it measured .990 strict and .998 soft, codes .955: these bounds lie several standard errors below.
+    assert read.strict.mean >= 0.95 and read.soft.mean >= 0.98
     assert read.valid == 1.0
-    assert min(read.exact.values()) >= 0.6
+    assert min(read.exact.values()) >= 0.8
 
 
 def test_the_early_student_reads_much_worse_but_writes_json(read: Reading) -> None:
@@ -71,4 +72,4 @@ def test_a_wrong_hint_does_not_replace_the_print(teacher: tuple[Any, Any]) -> No
     ]
     answers = read_pages(*teacher, pages, [(line,) for line, _ in hints])
     assert sum(claimed in answer for answer, (_, claimed) in zip(answers, hints, strict=True)) <= 2
-    assert score_pages(pages, answers).strict.mean >= 0.8
+    assert score_pages(pages, answers).strict.mean >= 0.95
