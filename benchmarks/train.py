@@ -228,28 +228,28 @@ class Study:
 
 def study_gkd(setting: Setting) -> None:
     study = Study("gkd", setting)
-    arms: dict[str, dict[str, Any] | None] = {
-        "SFT": None,
-        "GKD lambda 0.5": {"divergence": 0.5, "on_policy": 0.5},
-        "GKD lambda 0.5 + CE": {"divergence": 0.5, "on_policy": 0.5, "ce_weight": 1.0},
-        "GKD on-policy": {"divergence": 1.0},
-        "GKD on-policy, forward KL": {"divergence": 0.0},
-        "GKD on-policy + 0.1 CE": {"divergence": 1.0, "ce_weight": 0.1},
+    fast = {"learning_rate": 1e-3}
+    arms: dict[str, tuple[bool, dict[str, Any]]] = {
+        "SFT": (False, {}),
+        "GKD lambda 0.5": (True, {"divergence": 0.5, "on_policy": 0.5}),
+        "SFT, rate 1e-3": (False, fast),
+        "GKD lambda 0.5, rate 1e-3": (True, {"divergence": 0.5, "on_policy": 0.5} | fast),
+        "GKD on-policy": (True, {"divergence": 1.0}),
+        "GKD on-policy, forward KL": (True, {"divergence": 0.0}),
+        "GKD on-policy + 0.1 CE": (True, {"divergence": 1.0, "ce_weight": 0.1}),
+        "GKD lambda 0.5 + CE": (True, {"divergence": 0.5, "on_policy": 0.5, "ce_weight": 1.0}),
     }
     notes = [
-        f"{setting.steps} updates of 16 pages in every arm, the same pages for all arms of a seed",
+        f"{setting.steps} updates of 16 pages in every arm, the same pages for all arms of a seed; rate 2e-4 unless said",
         "SFT and lambda < 1 see the labels, purely on-policy distillation sees the teacher only",
     ]
-    for first in (True, False):  # the arms of the main question with every seed, then the variants
+    names = list(arms)
+    for part in (names[:2], names[2:4], names[4:]):  # the main question with every seed first, then the variants
         for seed in range(setting.seeds):
             rows = study.rows("train", TRAIN_SEED + seed, 16 * setting.steps)
-            for number, (arm, changes) in enumerate(arms.items()):
-                if (number < 3) != first:
-                    continue
-                if changes is None:
-                    study.arm(arm, seed, study.sft, seed, rows, steps=setting.steps)
-                else:
-                    study.arm(arm, seed, study.gkd, seed, rows, steps=setting.steps, **changes)
+            for arm in part:
+                distils, changes = arms[arm]
+                study.arm(arm, seed, study.gkd if distils else study.sft, seed, rows, steps=setting.steps, **changes)
                 study.save("SFT against distillation from an early student", notes)
 
 
