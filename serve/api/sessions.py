@@ -16,6 +16,8 @@ from certloop.serve.people.place import written
 from certloop.serve.people.roles import Permission, Role
 
 router = APIRouter(prefix="/v1", tags=["sessions"])
+LOGINS_PER_S, LOGINS_AT_ONCE = 1.0, 20.0
+"""From one address, whatever the login: hashing a password costs a fifth of a second."""
 
 
 class LoginIn(Body):
@@ -67,6 +69,7 @@ def log_in(request: Request, response: Response, body: LoginIn) -> SessionOut:
     service: Service = request.app.state.service
     door: Door = request.app.state.door
     client = request.client.host if request.client else ""
+    door.buckets.take(f"login {client}", LOGINS_PER_S, LOGINS_AT_ONCE)
     session = sessions.log_in(service, body.tenant, body.login, body.password.get_secret_value(), client, door.backoff)
     response.set_cookie(
         SESSION_COOKIE,

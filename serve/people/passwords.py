@@ -12,12 +12,13 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 
-from certloop.serve.errors import LockedOutError, RequestError
+from certloop.serve.errors import LimitedError, LockedOutError, RequestError
 
 MIN_LENGTH, MAX_LENGTH = 12, 256
 _LOG_N, _R, _P = 15, 8, 3  # 32 MiB and about a fifth of a second; OWASP's table names this combination
 _AT_ONCE = threading.BoundedSemaphore(2)
 """Every hash takes 32 MiB: more than two at a time would let logins exhaust the memory."""
+_WAITING = threading.BoundedSemaphore(10)
 _WRITTEN = re.compile(r"scrypt\$(\d{1,2})\$(\d{1,2})\$(\d{1,2})\$([A-Za-z0-9+/=]+)\$([A-Za-z0-9+/=]+)")
 
 
@@ -45,9 +46,15 @@ def matches(password: str, hashed: str) -> bool:
 
 
 def _scrypt(password: str, salt: bytes, log_n: int, r: int, p: int) -> bytes:
-    with _AT_ONCE:
-        data = password.encode("utf-8", "surrogatepass")
-        return hashlib.scrypt(data, salt=salt, n=1 << log_n, r=r, p=p, maxmem=256 * r << log_n, dklen=32)
+    """Raises LimitedError when too many wait already: every waiting login holds a thread that others need."""
+    if not _WAITING.acquire(blocking=False):
+        raise LimitedError("too many logins at once; try again in a moment")
+    try:
+        with _AT_ONCE:
+            data = password.encode("utf-8", "surrogatepass")
+            return hashlib.scrypt(data, salt=salt, n=1 << log_n, r=r, p=p, maxmem=256 * r << log_n, dklen=32)
+    finally:
+        _WAITING.release()
 
 
 class Backoff:

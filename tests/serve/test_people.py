@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
+import threading
+import time
 from datetime import timedelta
 
 import pytest
@@ -18,6 +20,7 @@ from certloop.serve.db.schema import users as users_table
 from certloop.serve.errors import (
     ConflictError,
     ForbiddenError,
+    LimitedError,
     LockedOutError,
     LoginError,
     RequestError,
@@ -141,6 +144,32 @@ def test_a_password_is_kept_as_scrypt_and_compared(callers: Callers) -> None:
     assert not passwords.matches(PASSWORD, passwords.NOBODY)
     with pytest.raises(RequestError, match="12 to 256"):
         passwords.hash_password("short")
+
+
+def test_a_flood_of_logins_does_not_hold_every_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At most ten wait for their hash; the eleventh is told to come again."""
+    hold, waiting = threading.Event(), threading.Semaphore(0)
+
+    def slow(*_: object, **__: object) -> bytes:
+        waiting.release()
+        hold.wait(20)
+        return bytes(32)
+
+    monkeypatch.setattr(hashlib, "scrypt", slow)
+    threads = [threading.Thread(target=passwords.matches, args=("x" * 12, passwords.NOBODY)) for _ in range(10)]
+    for thread in threads:
+        thread.start()
+    waiting.acquire(timeout=20)
+    waiting.acquire(timeout=20)
+    try:
+        while passwords._WAITING._value:  # the others stand before the two that hash
+            time.sleep(0.001)
+        with pytest.raises(LimitedError):
+            passwords.matches("x" * 12, passwords.NOBODY)
+    finally:
+        hold.set()
+        for thread in threads:
+            thread.join()
 
 
 def test_a_login_becomes_a_session_that_ends(callers: Callers, hands: Hands) -> None:

@@ -112,6 +112,15 @@ def test_guessing_passwords_is_slowed_down(callers: Callers, monkeypatch: pytest
     assert int(answer.headers["retry-after"]) >= 1
 
 
+def test_guessing_logins_from_one_address_is_slowed_down(everybody: Callers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("certloop.serve.people.passwords._scrypt", lambda *_: bytes(31))
+    client = everybody.with_key("")
+    body = {"tenant": ACME, "password": PASSWORD}
+    statuses = [client.post("/v1/login", json=body | {"login": f"user-{n}"}).status_code for n in range(30)]
+    assert statuses[:20] == [401] * 20
+    assert statuses[-1] == 429
+
+
 class TestDemo:
     @pytest.fixture
     def app(self, open_service: Callable[..., Service]) -> Any:
