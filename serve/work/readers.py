@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from certloop.extract.guidance import Guidance
 
 START_TIMEOUT_S = 120.0
+NICER = 5
+"""Readers take what the API leaves of the processor: answers stay quick while documents are read."""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -66,6 +68,7 @@ def open_page_reader(config: ExtractConfig) -> Iterator[PageReader]:
     from certloop.extract import Extractor
 
     die_with_parent()
+    os.nice(NICER)
     with Extractor(config) as extractor:
         yield _ExtractorWithPages(extractor.read_with_pages)
 
