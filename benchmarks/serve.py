@@ -23,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +43,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--documents", type=int, default=1000)
     parser.add_argument("--page", type=Path, help="the page of part 2 (default: a small one)")
+    parser.add_argument("--folder", type=Path, help="work here and leave it: another run finds its stored documents again")
     parser.add_argument("--json", type=Path, help="also write the figures here")
     options = parser.parse_args()
     out: dict[str, Any] = {"load_average": os.getloadavg(), "processors": os.cpu_count()}
-    with tempfile.TemporaryDirectory(prefix="certloop-bench-") as folder:
+    with ExitStack() as stack:
+        folder = options.folder or stack.enter_context(tempfile.TemporaryDirectory(prefix="certloop-bench-"))
         if options.stored:
             out["answers"] = answers(Path(folder) / "answers", options.stored, options.rate, options.seconds)
         if options.documents:
@@ -98,7 +101,8 @@ def fill(live: Live, stored: int) -> list[str]:
     start_accepting(service)
     operator = Actor.of(ACME, "bench", Role.OPERATOR)
     file = put_file(service, operator, "page.png", small_page(1))
-    ids: list[str] = []
+    with service.engine.connect() as connection:
+        ids = list(connection.exec_driver_sql("SELECT document_id FROM serve_uploads WHERE status = 'done'").scalars())
     while len(ids) < stored:
         size = min(100, stored - len(ids))
         accept(service, operator, [file] * size, Wishes(), batch=NewBatch("bench"))
