@@ -256,7 +256,7 @@ def builtin_configs() -> list[str]:
 
 
 def load_config(source: str | Path) -> RunConfig:
-    """Read a TOML file, or a built-in configuration by its name. Relative data and model folders stand beside the file.
+    """Read a TOML file, or a built-in configuration by its name. Relative folders in it are seen from the working directory.
 
     Raises TrainConfigError when there is no such file or name, or it is not well formed.
     """
