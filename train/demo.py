@@ -89,9 +89,8 @@ def make_rows(out: Path, processor: Any, n: int, seed: int, say: Say) -> None:
     say(f"{n} pages drawn")
     view = view_of(processor)
     tally = annotate(TeachConfig(model=NAME, view=view), pages, out / "annotations", teacher=ScriptedTeacher("full"))
-    say(
-        f"annotated by {NAME}: {tally.kept} kept, {tally.dropped} dropped, {tally.failed} failed; modes {dict(sorted(tally.modes.items()))}"
-    )
+    counts = f"{tally.kept} kept, {tally.dropped} dropped, {tally.failed} failed"
+    say(f"annotated by {NAME}: {counts}; modes {dict(sorted(tally.modes.items()))}")
     notes = read_annotations(out / "annotations" / JOURNAL)
     reasoned = pack(PackConfig(view=view), pages, notes, out / "reasoned")
     kept = [page for page in pages if page.id in notes and notes[page.id].status == "kept"]
