@@ -87,7 +87,8 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":  # Gradio talks by server-sent events; nothing else is let through
-            raise UnauthenticatedError("the desk has no sockets")
+            await send({"type": "websocket.close", "code": 1008})
+            return
         request = Request(scope, receive)
         try:
             known = await to_thread.run_sync(known_at_desk, request)

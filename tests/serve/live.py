@@ -24,7 +24,7 @@ from typing import Any, Self
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 ACME = "acme"
-READY_S = 90.0
+READY_S = 300.0
 
 
 def small_page(number: int, *, name: str = "青松样本贸易{}有限公司", size: tuple[int, int] = (420, 150)) -> bytes:

@@ -50,6 +50,7 @@ class Review extends HTMLElement {
       this.place.replaceChildren(h('div', { class: 'empty' }, error.message)); return;
     }
     this.items = listed.items;
+    const more = listed.next_cursor ? h('p', { class: 'dim small' }, say('只列出最要紧的 100 份。', 'Only the 100 most urgent are listed.')) : '';
     const pick = (name, label, options) => h('label', { class: 'filter' }, h('span', {}, label), h('select', { 'data-filter': name, onchange: (event) => {
       this.filters[name] = event.target.value; this.queue(); } }, options.map(([value, text]) => h('option', { value, selected: this.filters[name] === value }, text))));
     const all = say('全部', 'all');
@@ -75,7 +76,7 @@ class Review extends HTMLElement {
       this.items.length ? h('button', { class: 'main', 'data-test': 'start', onclick: () => this.next() }, say('开始审核（n）', 'Start (n)')) : ''),
       filters,
       rows.length ? h('table', { class: 'queue' }, h('thead', {}, h('tr', {}, head.map((text) => h('th', { scope: 'col' }, text)))), h('tbody', {}, rows))
-        : h('div', { class: 'empty' }, say('这里没有证照。把握足够的证照会自动通过；换一个筛选条件，或先上传几份。', 'Nothing here. What is sure enough passes by itself; change a filter, or upload something.')));
+        : h('div', { class: 'empty' }, say('这里没有证照。把握足够的证照会自动通过；换一个筛选条件，或先上传几份。', 'Nothing here. What is sure enough passes by itself; change a filter, or upload something.')), more);
   }
 
   // ---- one review
@@ -248,12 +249,15 @@ class Review extends HTMLElement {
         if (!same) {
           box.disabled = true;
           const complaint = await this.patch({ fields: { [name]: wanted } }, name);
+          if (complaint === false) return;
           if (complaint) { box.disabled = false; error.textContent = complaint; box.focus(); return; }
         } else this.accepted.add(name);
       }
+      listening.abort();
       row.classList.remove('editing'); this.draw(); this.go(name);
       if (keep) this.accept();
     };
+    const listening = new AbortController();
     row.classList.add('editing');
     row.querySelector('.value').replaceWith(h('div', { class: 'edit' }, box, h('div', { class: 'head' }, h('button', { class: 'main', onclick: () => done(true) }, say('保存（Enter）', 'Save (Enter)')),
       h('button', { onclick: () => done(false) }, say('取消（Esc）', 'Cancel (Esc)')), h('label', { class: 'small' }, say('若无内容：', 'if empty: '), why)), error));
@@ -261,11 +265,11 @@ class Review extends HTMLElement {
       if (!row.classList.contains('editing') || event.isComposing) return;
       if (event.key === 'Escape') { event.preventDefault(); event.stopPropagation(); done(false); }
       if (event.key === 'Enter' && !event.shiftKey && event.target === box) { event.preventDefault(); event.stopPropagation(); done(true); }
-    }, { signal: (this.editing = new AbortController()).signal });
+    }, { signal: listening.signal });
     box.focus(); box.select();
   }
 
-  // Returns what to say beside the field when it was refused, null when it was taken.
+  // Returns what to say beside the field when it was refused, null when it was taken, false when the whole review was loaded anew.
   async patch(json, name, rebuild = false) {
     try {
       this.take(await api(`/v1/reviews/${this.review.certificate_id}`, { method: 'PATCH', json, etag: this.etag }));
@@ -276,7 +280,7 @@ class Review extends HTMLElement {
       return null;
     } catch (error) {
       this.tell(error.message, 'bad');
-      if (error.code === 'precondition_failed' || error.code === 'review_claimed' || error.code === 'conflict') { await this.latest(error); return null; }
+      if (error.code === 'precondition_failed' || error.code === 'review_claimed' || error.code === 'conflict') { await this.latest(error); return false; }
       return error.message;
     }
   }
