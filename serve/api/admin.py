@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, SecretStr
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, SecretStr
 from sqlalchemy import select
 
 from certloop.agentrl.store.log import audit_from_row
@@ -14,7 +14,7 @@ from certloop.agentrl.store.schema import audit as audit_table
 from certloop.agentrl.trajectory import Consent
 from certloop.serve.api.cursors import read_cursor, write_cursor
 from certloop.serve.api.security import allowed
-from certloop.serve.api.shapes import Body, Bool, Cursor, KeyId, Limit, Name, Number, Open, UserId, Whole
+from certloop.serve.api.shapes import Body, Bool, Cursor, KeyId, Limit, Name, Number, Open, UserId
 from certloop.serve.db.access import reading
 from certloop.serve.errors import CursorError
 from certloop.serve.people import keys, tenants, users
@@ -31,9 +31,11 @@ from certloop.serve.people.tenants import (
     Retention,
     Share,
     TenantSettings,
+    whole,
 )
 
 router = APIRouter(prefix="/v1", tags=["administration"])
+Days = Annotated[int, Field(strict=True, ge=1, le=3650), BeforeValidator(whole)]
 Admin = Annotated[Actor, Depends(allowed(Permission.ADMIN))]
 _KEY: dict[str, JsonValue] = {
     "key_id": "key_18c0f3a2b4d5e6f708192a3b4c5d6e7f",
@@ -182,14 +184,14 @@ class KeyIn(Body):
     name: Name
     role: Role
     scopes: list[Permission] = Field([], max_length=len(Permission), description="only narrow the role; empty: all of it")
-    lifetime_days: Whole | None = Field(None, ge=1, le=3650, description="null: until it is revoked")
+    lifetime_days: Days | None = Field(None, description="null: until it is revoked")
     user_id: str | None = Field(None, pattern=r"^usr_[0-9a-f]{32}$", description="the key ends with this user")
 
 
 class RotateIn(Body):
     model_config = ConfigDict(json_schema_extra={"example": {"overlap_hours": 24}})
     overlap_hours: Number = Field(24.0, ge=0, le=720, allow_inf_nan=False, description="how long the old key works on")
-    lifetime_days: Whole | None = Field(None, ge=1, le=3650, description="null: as long as the old one was made for")
+    lifetime_days: Days | None = Field(None, description="null: as long as the old one was made for")
 
 
 class UserIn(Body):

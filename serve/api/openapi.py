@@ -39,16 +39,22 @@ def describe(app: FastAPI) -> dict[str, Any]:
         schemas |= problem.pop("$defs", {})
         schemas["Problem"] = problem
         for model in _models(BaseModel):
-            extra = model.model_config.get("json_schema_extra")
-            example = extra.get("example") if isinstance(extra, dict) else None
-            if example is not None and model.__name__ in schemas:  # FastAPI drops what is null in them
-                schemas[model.__name__]["example"] = example
+            _restore_example(model, schemas)
         for path, item in schema["paths"].items():
             for method in METHODS:
                 if method in item:
                     _complete(path, item[method])
         app.openapi_schema = schema
     return app.openapi_schema
+
+
+def _restore_example(model: type[BaseModel], schemas: dict[str, Any]) -> None:
+    """FastAPI drops what is null in examples. Two models of one name have their modules before it."""
+    extra = model.model_config.get("json_schema_extra")
+    example = extra.get("example") if isinstance(extra, dict) else None
+    for name in (model.__name__, f"{model.__module__}.{model.__qualname__}".replace(".", "__")):
+        if example is not None and set(schemas.get(name, {}).get("properties", ())) == set(model.model_fields):
+            schemas[name]["example"] = example
 
 
 def _models(base: type[BaseModel]) -> Iterator[type[BaseModel]]:

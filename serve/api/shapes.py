@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import Depends, Path, Query, Request
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Strict, StringConstraints
+from pydantic import BaseModel, ConfigDict, Strict, StringConstraints
 
 from certloop.serve.context import Service
-from certloop.serve.people.tenants import whole
 
 PLAIN = r"^[^\x00-\x1f\x7f]*$"
 """Text without control characters: it ends up in tables and on screens."""
@@ -18,7 +17,6 @@ UserId = Annotated[str, Path(pattern=r"^usr_[0-9a-f]{32}$", examples=["usr_18c0f
 WebhookId = Annotated[str, Path(pattern=r"^whk_[0-9a-f]{32}$", examples=["whk_18c0f3a2b4d5e6f708192a3b4c5d6e7f"])]
 DeliveryId = Annotated[str, Path(pattern=r"^dlv_[0-9a-f]{32}$", examples=["dlv_18c0f3a2b4d5e6f708192a3b4c5d6e7f"])]
 Number = Annotated[float, Strict()]
-Whole = Annotated[int, BeforeValidator(whole), Strict()]
 Bool = Annotated[bool, Strict()]
 Limit = Annotated[int, Query(ge=1, le=200, description="rows of one page")]
 Cursor = Annotated[
@@ -28,7 +26,7 @@ Cursor = Annotated[
 
 class Body(BaseModel):
     """A request body: unknown keys are an error, so that a misspelt one is not silently ignored. Its numbers and booleans are
-    ``Number``, ``Whole`` and ``Bool``, which take nothing for something else ("yes" for true, true for 1)."""
+    ``Number`` and ``Bool``, which take nothing for something else ("yes" for true, true for 1)."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -29,9 +29,9 @@ Share = Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False)]
 AcceptedError = Annotated[float, Field(strict=True, gt=0, lt=1, allow_inf_nan=False)]
 LeaseSeconds = Annotated[float, Field(strict=True, ge=10, le=86_400, allow_inf_nan=False)]
 Purpose = Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
-QueueLimit = Annotated[int, BeforeValidator(whole), Field(strict=True, ge=1, le=10_000_000)]
+QueueLimit = Annotated[int, Field(strict=True, ge=1, le=10_000_000), BeforeValidator(whole)]
 Rate = Annotated[float, Field(strict=True, gt=0, le=100_000, allow_inf_nan=False)]
-Burst = Annotated[int, BeforeValidator(whole), Field(strict=True, ge=1, le=1_000_000)]
+Burst = Annotated[int, Field(strict=True, ge=1, le=1_000_000), BeforeValidator(whole)]
 Retention = Annotated[float, Field(strict=True, gt=0, le=36_500, allow_inf_nan=False)]
 
 
