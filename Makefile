@@ -42,6 +42,7 @@ fix: $(VENV)/.dev ## let ruff repair and format what it can
 bench: $(VENV)/.dev ## benchmarks that take minutes: reading beside stock OCR, rewards, store, data engine
 	$(BIN)/python benchmarks/extract.py
 	$(BIN)/python benchmarks/rewards.py
+	$(BIN)/python benchmarks/nano.py
 	$(BIN)/python benchmarks/store.py --trajectories 10000
 	$(BIN)/python benchmarks/synth.py --images 12
 
