@@ -13,6 +13,7 @@ from playwright.sync_api import expect
 from certloop.agentrl.signals import fuse
 
 pytestmark = pytest.mark.slow
+expect.set_options(timeout=120_000)
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SCRIPT = "<img src=x onerror=window.hacked=1>"
 
@@ -21,7 +22,7 @@ def read(desk: Live, content: bytes, **fields: Any) -> str:
     """Hand a file in and wait until it is read; its certificate waits for a person."""
     client = desk.client("operator")
     document_id: str = post(client, content, **fields).json()["id"]
-    assert ended(client, document_id)["status"] == "done"
+    assert ended(client, document_id, 900)["status"] == "done"
     return f"{document_id}.0"
 
 
