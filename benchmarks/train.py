@@ -198,7 +198,7 @@ class Study:
                 str(runs[0].get("steps", "")),
                 f"{_mean([r['cpu_s'] for r in runs]):.0f}",
                 f"{_mean([r['score']['reward'][0] for r in runs]):.3f}",
-                f"{mean:+.3f} ± {error:.3f}",
+                f"{mean:+.3f} ± {error:.3f}" if len(runs) > 1 else f"{mean:+.3f}",
                 each,
                 f"{_mean([r['score']['f1'][0] for r in runs]):.3f}",
                 f"{_mean([r['score']['json_valid'] for r in runs]):.3f}",
