@@ -1,14 +1,13 @@
-"""Speed of the data engine, truth of its labels, and how close its photographs are to real ones, in one run.
+"""Speed of the data engine and truth of its labels, in one run.
 
-    python benchmarks/synth.py [--images N] [--read N] [--devpack DIR] [--json FILE]
+    python benchmarks/synth.py [--images N] [--seed N] [--trdg PYTHON] [--json FILE]
 
 Seconds are CPU seconds of this process on one thread (the dataset run counts its workers too). The label check reads clean pages
 with the embedded OCR engine inside the label's boxes: it checks the labels, not the OCR; sealed and handwritten values are
-reported
-apart. With ``--devpack`` (a folder with labels.jsonl; default CERTLOOP_DEVPACK) the embedded reader's strict score on synthetic
-scan,
-photo and hard stands beside its score on the real images, with the causes of its errors. TRDG draws single lines of text, no
-pages, and is not compared.
+reported apart. How close synthetic pages are to real ones is the job of ``synth_real.py``.
+
+TRDG draws single lines of text and no pages, so lines alone are compared, with the same face, size and words: ``--trdg`` names an
+interpreter of an environment of its own that has it (pip install --no-deps trdg; it needs pillow<10 and numpy<2).
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ import argparse
 import json
 import os
 import resource
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -31,19 +31,24 @@ import cv2
 from certloop.synth.config import MakeConfig
 from certloop.synth.dataset import make
 from certloop.synth.fields import BUILDERS
-from certloop.synth.label import Sample, make_sample
+from certloop.synth.label import make_sample
 from certloop.synth.label_check import check_labels
 from certloop.synth.layout import load_layouts
 from certloop.synth.perturb import load_profile
 from certloop.synth.sample import Recipe, draw_document
 
-MIN_PER_SECOND, MAX_3800_MINUTES, MIN_LABELS_READ, MAX_GAP = 3.0, 12.0, 0.985, 0.05
-REAL_MIX = ("business_licence",) * 15 + (
-    "food_operation_permit",
-    "food_operation_permit",
-    "device_operation_permit",
-    "bank_account_permit",
-)
+MIN_PER_SECOND, MAX_3800_MINUTES, MIN_LABELS_READ = 3.0, 12.0, 0.985
+LINE_FACE, LINE_PX = "ar-pl-sungtil-gb-subset.ttf", 32
+TRDG = """
+import json, sys, time
+from trdg.generators import GeneratorFromStrings
+order = json.load(sys.stdin)
+made = GeneratorFromStrings(order["lines"], count=len(order["lines"]), fonts=[order["face"]], language="cn", size=order["size"],
+                            skewing_angle=0, blur=0, background_type=1, distorsion_type=0, margins=(2, 2, 2, 2))
+start = time.process_time()
+pictures = [picture for picture, _ in made]
+print(len(pictures) / (time.process_time() - start))
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +64,12 @@ class Line:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, default=60, help="images per speed measurement")
-    parser.add_argument("--read", type=int, default=38, help="images per profile that the reader is scored on (0: none)")
-    parser.add_argument("--devpack", type=Path, default=os.environ.get("CERTLOOP_DEVPACK"))
+    parser.add_argument("--seed", type=int, default=77, help="seed of the pages whose labels are read")
+    parser.add_argument("--trdg", metavar="PYTHON", help="interpreter that has TRDG, to compare the drawing of lines")
     parser.add_argument("--json", type=Path, metavar="FILE")
     args = parser.parse_args()
     cv2.setNumThreads(1)
-    lines = [*speed(args.images), *throughput(args.images), *labels()]
-    if args.read and args.devpack:
-        lines += closeness(args.devpack, args.read)
+    lines = [*speed(args.images), *single_lines(args.trdg), *throughput(args.images), *labels(args.seed)]
     for line in lines:
         mark = {True: "ok  ", False: "MISS", None: "    "}[line.met]
         print(f"{mark} {line.name:<52} {line.value:<40} {line.target}")
@@ -93,6 +96,35 @@ def speed(count: int) -> Iterator[Line]:
         )
 
 
+def single_lines(interpreter: str | None) -> Iterator[Line]:
+    """Lines of text alone, as both can draw them: one face, one size, black on white."""
+    from PIL import Image
+
+    from certloop.synth.fields.vocabulary import DATA
+    from certloop.synth.layout import Style
+    from certloop.synth.render.fonts import default_faces
+    from certloop.synth.render.text import Pen, draw_line, measure
+
+    words = [draw_document(Recipe("business_licence", seed, 400)).page.values.get("address") or "住所" for seed in range(40)] * 10
+    style = Style(size=LINE_PX, font="song")
+
+    def draw() -> None:
+        for text in words:
+            pen = Pen(Image.new("RGB", (1, 1)), 1.0, default_faces())
+            pen = Pen(Image.new("RGB", (int(measure(pen, text, style)) + 4, LINE_PX + 8), "white"), 1.0, default_faces())
+            draw_line(pen, text, 2, pen.canvas.height / 2, style)
+
+    draw()
+    yield Line("single lines of text", f"{len(words) / cpu_s(draw):.0f} lines/s and core")
+    if interpreter is None:
+        yield Line("the same lines by TRDG", "not run (--trdg)")
+        return
+    order = json.dumps({"lines": words, "face": str(DATA / "fonts" / LINE_FACE), "size": LINE_PX})
+    done = subprocess.run([interpreter, "-c", TRDG], input=order, capture_output=True, text=True, check=False)
+    value = f"{float(done.stdout.split()[-1]):.0f} lines/s and core" if done.returncode == 0 else done.stderr.strip()[-60:]
+    yield Line("the same lines by TRDG", value)
+
+
 def throughput(count: int) -> Iterator[Line]:
     """A dataset over all types with two workers; the time for 3,800 images follows from the rate."""
     with tempfile.TemporaryDirectory() as folder:
@@ -107,55 +139,16 @@ def throughput(count: int) -> Iterator[Line]:
     yield Line("largest worker", f"{peak:.0f} MB")
 
 
-def labels() -> Iterator[Line]:
+def labels(seed: int) -> Iterator[Line]:
     """Characters of the labels that come back from inside their boxes, over every layout."""
     from certloop.extract.engine.ocr import OcrEngine
 
     clean = load_profile("clean")
-    recipes = [Recipe(t, 77 + i, 1400, layouts=(layout.id,)) for t in BUILDERS for i, layout in enumerate(load_layouts(t))]
+    recipes = [Recipe(t, seed + i, 1400, layouts=(layout.id,)) for t in BUILDERS for i, layout in enumerate(load_layouts(t))]
     check = check_labels((make_sample(r, clean) for r in recipes), OcrEngine())
     value = f"{check.rate:.4f} of {check.characters} characters"
     yield Line("labels read inside their boxes, clean", value, f">= {MIN_LABELS_READ}", check.rate >= MIN_LABELS_READ)
     yield Line("the same for sealed and handwritten values", f"{check.sealed_rate:.4f} of {check.sealed_characters} characters")
-
-
-def closeness(devpack: Path, count: int) -> Iterator[Line]:
-    """The embedded reader's strict score, synthetic beside real."""
-    real, causes = score(devpack)
-    yield Line("reader, real images", f"{real:.3f} {causes}")
-    for name in ("scan", "photo", "hard"):
-        with tempfile.TemporaryDirectory() as folder:
-            write_labelled(Path(folder), name, count)
-            value, causes = score(Path(folder))
-        near = abs(value - real) <= MAX_GAP if name == "photo" else None
-        yield Line(
-            f"reader, synthetic {name}", f"{value:.3f} {causes}", f"within {MAX_GAP:g} of real" if near is not None else "", near
-        )
-
-
-def write_labelled(folder: Path, profile: str, count: int) -> None:
-    """Images and labels.jsonl in the mix of types of the development pack."""
-    loaded, rows = load_profile(profile), []
-    for i in range(count):
-        sample: Sample = make_sample(Recipe(REAL_MIX[i % len(REAL_MIX)], 50_000 + i, 1400 if i % 2 else 1100), loaded)
-        sample.label["file"] = f"{i:03d}.{sample.suffix}"
-        (folder / sample.label["file"]).write_bytes(sample.encoded())
-        rows.append(json.dumps(sample.label, ensure_ascii=False) + "\n")
-    (folder / "labels.jsonl").write_text("".join(rows), encoding="utf-8")
-
-
-def score(folder: Path) -> tuple[float, str]:
-    """Strict share of the embedded reader, and the causes of its errors, most frequent first."""
-    from certloop.extract import evaluation
-    from certloop.extract.batch import read_many
-    from certloop.extract.config import ExtractConfig
-    from certloop.templates import load_types
-
-    truth = evaluation.read_labels(folder / "labels.jsonl")
-    answers = list(read_many([folder / row.file for row in truth if (folder / row.file).is_file()], ExtractConfig(), workers=1))
-    report = evaluation.evaluate(answers, truth, evaluation.schema_from_registry(load_types())).to_json()
-    causes = sorted(report["causes"].items(), key=lambda item: -item[1])
-    return report["overall"]["strict"]["rate"], ", ".join(f"{name} {number}" for name, number in causes)
 
 
 def cpu_s(work: Callable[[], object]) -> float:

@@ -17,6 +17,7 @@ from certloop.synth.render.fonts import Faces, default_faces
 from certloop.synth.seeds import stream_seed, values_rng
 from certloop.templates import load_types
 
+_SMALL_PAGE_PX = 900  # print cannot shrink without end: narrower pages get shorter scopes
 _CHECKED = ("credit_code", "registration_no", "id_number", "principal_code", "agent_id_number")
 
 
@@ -79,7 +80,8 @@ def facts_for(layout: Layout, recipe: Recipe, firm: Firm) -> tuple[dict[str, Fac
     rng = values_rng(recipe.seed, "facts")
     if layout.type_id in other_ids():
         return build_other_facts(rng, firm, recipe.domain), ()
-    order = Order(layout.issued, layout.variant, layout.longest_scope, recipe.domain)
+    longest = round(layout.longest_scope * min(1.0, recipe.width_px / _SMALL_PAGE_PX))
+    order = Order(layout.issued, layout.variant, longest, recipe.domain)
     if layout.type_id in BUILDERS:
         facts = build_facts(layout.type_id, rng, firm, order)
     else:

@@ -34,6 +34,7 @@ def finish(config: MakeConfig) -> dict[str, Any]:
             for kind, value in (("split", split), ("type", row["type_id"] or row["title"]), ("profile", row["profile"])):
                 counts[f"{kind}:{value}"] += 1
             counts["writer_fallback"] += bool(row["writer_fallback"])
+            counts["redrawn"] += bool(row["redrawn"])
             counts["unreadable_fields"] += len(row["unreadable"])
             for file, content in zip(
                 files[split], (row, trl_row(row, config.search_path), swift_row(row, config.search_path)), strict=True

@@ -6,17 +6,19 @@ import hashlib
 import json
 import os
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from certloop.synth.config import MakeConfig
 from certloop.synth.dataset.plan import Assignment, Plan, make_plan
-from certloop.synth.errors import DatasetError
+from certloop.synth.errors import DatasetError, TextFitError
 from certloop.synth.label import Sample, make_sample
 from certloop.synth.perturb import load_profile
 from certloop.synth.sample import Recipe
+from certloop.synth.seeds import stream_seed
 
 PARTS = "parts"
+_REDRAWS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +58,21 @@ def write_chunk(config: MakeConfig, chunk: Chunk) -> int:
     return len(lines)
 
 
-def build(assignment: Assignment, config: MakeConfig) -> Sample:
-    """The sample of one assignment."""
+def build(assignment: Assignment, config: MakeConfig, redrawn: int = 0) -> Sample:
+    """The sample of one assignment. Values that do not fit their form (a few in ten thousand) are drawn again from a further
+    seed; the label counts it as ``redrawn``. Raises TextFitError when that does not help: the layout is too small."""
     recipe = Recipe(
         assignment.type_id, assignment.seed, config.width_px, layouts=assignment.layouts, misprint_rate=config.misprint_rate,
         search_path=config.search_path, domain=assignment.domain, writer=config.writer,
     )  # fmt: skip
-    return make_sample(recipe, load_profile(assignment.profile))
+    try:
+        sample = make_sample(recipe, load_profile(assignment.profile))
+    except TextFitError:
+        if redrawn == _REDRAWS:
+            raise
+        return build(replace(assignment, seed=stream_seed(assignment.seed, "again")), config, redrawn + 1)
+    sample.label["redrawn"] = redrawn
+    return sample
 
 
 def write_atomically(path: Path, data: bytes) -> None:

@@ -13,12 +13,16 @@ def industries() -> list[dict[str, Any]]:
 
 
 def make_scope(rng: Random, industry: dict[str, Any], year: int, *, longest: int = 420) -> str:
-    """A 经营范围 of 10 to ``longest`` characters as it was written in ``year`` (许可项目/一般项目 since 2020)."""
+    """A 经营范围 of 10 to ``longest`` characters as it was written in ``year`` (许可项目/一般项目 since 2020). One firm in four
+    also lists what other trades do, up to the whole length."""
     phrases = read_data("scopes")["licence"]
     if rng.random() < 0.06:
         return str(rng.choice(phrases["short"]))
     stop = rng.choice(["；", "；", "；", "、", "，"])
     general = rng.sample(industry["general"], rng.randint(2, min(len(industry["general"]), 3 + max(1, longest // 40))))
+    if rng.random() < 0.25:
+        others = [phrase for other in industries() if other["key"] != industry["key"] for phrase in other["general"]]
+        general = list(dict.fromkeys([*general, *rng.sample(others, min(len(others), rng.randint(1, max(2, longest // 9))))]))
     permitted = rng.sample(industry["permitted"], rng.randint(1, 2))
     if year >= 2020 and rng.random() < 0.75:
         return _two_part_scope(rng, phrases, general, permitted if rng.random() < 0.7 else [], longest)
