@@ -90,7 +90,7 @@ export async function api(path, { method = 'GET', json, form, etag } = {}) {
   if (answer.status === 401) { location.href = `/login?lang=${language}`; return new Promise(() => {}); }
   if (!answer.ok) throw await complaint(answer);
   const kind = answer.headers.get('content-type') || '';
-  const body = kind.startsWith('application/json') ? await answer.json() : kind.startsWith('image/') ? await answer.blob() : null;
+  const body = answer.status === 204 ? null : kind.startsWith('application/json') ? await answer.json() : kind.startsWith('image/') ? await answer.blob() : null;
   return { body, etag: answer.headers.get('etag') };
 }
 

@@ -151,7 +151,7 @@ class Upload extends HTMLElement {
   }
 
   drawEmpty() {
-    this.result.replaceChildren(h('div', { class: 'empty' }, say('结果会出现在这里：左边是证照和字段位置，右边是字段表。没有文件？点一个示例。',
+    this.result.replaceChildren(h('div', { class: 'empty' }, say('结果会出现在这里：证照上标出字段位置，旁边是字段表。没有文件？点一个示例。',
       'Results appear here: the page with the places of its fields, and a table of the fields. No file at hand? Click a sample.')));
   }
 
