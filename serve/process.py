@@ -45,6 +45,7 @@ def run_api(
     if config.demo:
         check_demo_bind(host)
     set_up()
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is something to reload
     _trace(config)
     with ExitStack() as stack:
         service = stack.enter_context(Service.open(config))
@@ -84,6 +85,7 @@ def run_worker(config: ServeConfig, open_reader: OpenPageReader | None = None) -
     from certloop.serve.ops.reload import reloading
 
     set_up()
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is something to reload
     _trace(config)
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
