@@ -267,7 +267,7 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
 def _pages(path: Path, table: Table) -> Iterator[list[dict[str, Any]]]:
     page: list[dict[str, Any]] = []
     for row in _rows(path):
-        page.append({column.name: row[column.name] for column in table.columns})
+        page.append({column.name: row.get(column.name) for column in table.columns})
         if len(page) == _PAGE:
             yield page
             page = []

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import hmac
 import secrets
 from functools import cache
 from pathlib import Path
@@ -24,7 +25,8 @@ KEY_BYTES, NONCE_BYTES = 32, 12
 
 class Cipher(Protocol):
     """The port. The contract: ``unseal(t, n, seal(t, n, x)) == x``; anything else that is unsealed raises StoreKeyError.
-    ``key_id`` names the key without telling it; it is empty for a store that seals nothing."""
+    ``key_id`` names the key without telling it; it is empty for a store that seals nothing. ``mark`` is a keyed mark of a text
+    that nobody without the key can make, None without a key."""
 
     @property
     def key_id(self) -> str: ...
@@ -32,6 +34,8 @@ class Cipher(Protocol):
     def seal(self, tenant: str, name: str, data: bytes) -> bytes: ...
 
     def unseal(self, tenant: str, name: str, data: bytes) -> bytes: ...
+
+    def mark(self, tenant: str, text: str) -> str | None: ...
 
 
 class Plain:
@@ -45,6 +49,9 @@ class Plain:
     def unseal(self, tenant: str, name: str, data: bytes) -> bytes:
         return data
 
+    def mark(self, tenant: str, text: str) -> str | None:
+        return None
+
 
 class AesGcm:
     """AES-256-GCM with a random nonce in front of each sealed text (good for 2^32 of them a tenant, NIST SP 800-38D)."""
@@ -54,6 +61,7 @@ class AesGcm:
             raise StoreKeyError(f"the store's key must be {KEY_BYTES} bytes")
         self._key = key
         self._of = cache(self._derive)
+        self._marking = cache(lambda tenant: self._derived(b"certloop audit of " + tenant.encode()))
 
     @property
     def key_id(self) -> str:
@@ -71,13 +79,19 @@ class AesGcm:
         except (InvalidTag, ValueError):
             raise StoreKeyError("a sealed payload cannot be opened: it was changed, moved, or sealed with another key") from None
 
+    def mark(self, tenant: str, text: str) -> str | None:
+        return hmac.new(self._marking(tenant), text.encode(), hashlib.sha256).hexdigest()
+
     def _derive(self, tenant: str) -> AESGCM:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        return AESGCM(self._derived(b"certloop tenant " + tenant.encode()))
+
+    def _derived(self, info: bytes) -> bytes:
         from cryptography.hazmat.primitives.hashes import SHA256
         from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-        info = b"certloop tenant " + tenant.encode()
-        return AESGCM(HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=None, info=info).derive(self._key))
+        return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=None, info=info).derive(self._key)
 
 
 def read_key(path: Path) -> AesGcm:

@@ -48,7 +48,8 @@ def append(
 
 
 def add_audit(connection: Connection, tenant: str, actor: str, action: str, details: Mapping[str, Any]) -> None:
-    """Add one row to the tenant's chain. ``details`` holds ids and counts, never content."""
+    """Add one row to the tenant's chain; in a sealed store it bears a keyed mark. ``details`` holds ids and counts, never
+    content."""
     head = connection.execute(
         select(audit.c.position, audit.c.hash).where(audit.c.tenant == tenant).order_by(audit.c.position.desc()).limit(1)
     ).first()
@@ -61,7 +62,8 @@ def add_audit(connection: Connection, tenant: str, actor: str, action: str, deta
         "details": canonical(details),
         "prev_hash": GENESIS if head is None else head.hash,
     }
-    connection.execute(insert(audit), [values | {"hash": audit_hash(values)}])
+    row_hash = audit_hash(values)
+    connection.execute(insert(audit), [values | {"hash": row_hash, "mac": cipher_of(connection).mark(tenant, row_hash)}])
 
 
 def audit_hash(values: Mapping[str, Any]) -> str:

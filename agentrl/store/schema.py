@@ -55,7 +55,9 @@ audit = Table(
     Column("details", Text, nullable=False),
     Column("prev_hash", Text, nullable=False),
     Column("hash", Text, nullable=False),
+    Column("mac", Text),
 )
+"""``mac`` is a keyed mark of ``hash`` where the store is sealed."""
 
 links = Table(
     "store_links",

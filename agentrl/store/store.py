@@ -66,9 +66,9 @@ class Store:
             cipher = cipher or PLAIN
             blobs = open_blobs(blob_url, cipher)
             with writing(engine, None) as connection:
-                version = upgrade(connection, cipher.key_id)
+                version = upgrade(connection, cipher)
                 known = {row.key: row.value for row in connection.execute(select(meta))}
-            check_key(known["key_id"], cipher)
+                check_key(known["key_id"], cipher)  # in here: who has another key changes nothing
             blobs.sweep()
         except BaseException:
             engine.dispose()

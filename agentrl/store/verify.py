@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, select, text
 
 from certloop.agentrl.store.batch import BLOB
+from certloop.agentrl.store.cipher import Cipher
 from certloop.agentrl.store.engine import cipher_of, reading
 from certloop.agentrl.store.erase import unfinished
 from certloop.agentrl.store.errors import BlobCorruptError, BlobMissingError, StoreError
@@ -87,7 +89,7 @@ def _pages(store: Store) -> Iterator[Finding]:
 
 def _chain(connection: Connection, tenant: str, state: _State, pinned: str | None) -> Iterator[Finding]:
     """Walk the audit rows and, beside them, the events that each of them covers."""
-    walker = _Events(connection, tenant)
+    walker, marks = _Events(connection, tenant), _Marks(cipher_of(connection), tenant)
     previous, position, seen_pin = GENESIS, 0, pinned is None
     for row in connection.execute(select(audit).where(audit.c.tenant == tenant).order_by(audit.c.position)).yield_per(_PAGE):
         position += 1
@@ -97,15 +99,40 @@ def _chain(connection: Connection, tenant: str, state: _State, pinned: str | Non
         values = row._asdict()
         if row.prev_hash != previous or row.hash != audit_hash(values):
             yield Finding(tenant, "audit_edited", f"audit row {row.position}", "the row or the one before it was changed")
+        yield from marks.checked(row)
         previous = row.hash
         seen_pin = seen_pin or row.hash == pinned
         yield from walker.covered(row)
     yield from walker.uncovered()
+    yield from marks.missing()
     if not seen_pin:
         yield Finding(tenant, "audit_cut", "audit chain", "the pinned head is no longer in the chain: rows were removed")
     if previous != GENESIS:
         state.heads[tenant] = previous
     state.events += walker.count
+
+
+class _Marks:
+    """The keyed marks of a sealed store's audit rows. Rows of before marks were known bear none, but the first marked row covers
+    them; after it, every row must bear its own."""
+
+    def __init__(self, cipher: Cipher, tenant: str) -> None:
+        self._cipher, self._tenant = cipher, tenant
+        self._rows = self._marked = 0
+
+    def checked(self, row: Any) -> Iterator[Finding]:
+        if not self._cipher.key_id:
+            return
+        self._rows += 1
+        if row.mac is None and not self._marked:
+            return
+        self._marked += 1
+        if row.mac is None or not hmac.compare_digest(row.mac, str(self._cipher.mark(self._tenant, row.hash))):
+            yield Finding(self._tenant, "audit_forged", f"audit row {row.position}", "somebody without the store's key wrote it")
+
+    def missing(self) -> Iterator[Finding]:
+        if self._rows and not self._marked:
+            yield Finding(self._tenant, "audit_forged", "audit chain", "no row bears the mark of the store's key")
 
 
 class _Events:

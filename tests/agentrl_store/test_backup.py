@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -72,7 +71,7 @@ def test_the_drill(filled: Store, backend: str, new_place: Places, tmp_path: Pat
 def test_a_store_in_use_is_backed_up_as_one_state(
     filled: Store, backend: str, new_place: Places, tmp_path: Path, make_trajectory: Make
 ) -> None:
-    stop = threading.Event()
+    stop, begun = threading.Event(), threading.Event()
 
     def write() -> None:
         other, number = filled.for_tenant("other"), 0
@@ -80,12 +79,13 @@ def test_a_store_in_use_is_backed_up_as_one_state(
             image = other.put_blob(f"page {number}".encode())
             put(other, make_trajectory(f"w-{number}", tenant_id="other", image_sha256=(image,)))
             number += 1
+            begun.set()
 
     writer = threading.Thread(target=write)
     writer.start()
     try:
+        assert begun.wait(60)
         for kind in kinds(backend):
-            time.sleep(0.1)
             backup(filled, tmp_path / kind, actor="operator", kind=kind)
     finally:
         stop.set()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
 from certloop.agentrl.store import (
     AesGcm,
@@ -18,6 +19,7 @@ from certloop.agentrl.store import (
     restore,
     verify,
 )
+from certloop.agentrl.store.log import GENESIS, audit_hash
 from certloop.agentrl.trajectory import Trajectory
 
 KEY, OTHER = AesGcm(b"k" * 32), AesGcm(b"o" * 32)
@@ -81,3 +83,77 @@ def test_a_key_file(tmp_path: Path) -> None:
         read_key(tmp_path / "short")
     with pytest.raises(StoreUnavailableError):
         read_key(tmp_path / "none")
+
+
+def fill(url: str, make_trajectory: Callable[..., Trajectory], cipher: AesGcm | None) -> None:
+    with Store.open(url, cipher=cipher) as store:
+        acme = store.for_tenant("acme")
+        for name in ("t-1", "t-2", "t-3"):
+            with acme.batch("engine") as batch:
+                batch.add_trajectory(make_trajectory(name))
+
+
+def forge(store: Store, *, marks: bool) -> None:
+    """Somebody who can write to the database and knows how certloop works rewrites history: another actor, all hashes anew."""
+    with store.engine.connect().execution_options(store_writes=True) as connection, connection.begin():
+        for verb in ("update", "delete"):
+            connection.execute(text(f"DROP TRIGGER store_audit_no_{verb}"))
+        previous = GENESIS
+        for row in connection.execute(text("SELECT * FROM store_audit WHERE tenant = 'acme' ORDER BY position")).mappings().all():
+            values = dict(row) | {"actor": "nobody", "prev_hash": previous}
+            previous = audit_hash(values)
+            mark = row["mac"] if marks else None
+            change = "UPDATE store_audit SET actor = 'nobody', prev_hash = :p, hash = :h, mac = :m WHERE position = :n"
+            connection.execute(text(change), {"p": values["prev_hash"], "h": previous, "m": mark, "n": row["position"]})
+
+
+def test_a_forged_chain_shows_only_where_the_store_has_a_key(tmp_path: Path, make_trajectory: Callable[..., Trajectory]) -> None:
+    for name, cipher in (("plain", None), ("sealed", KEY)):
+        for marks in (True, False):
+            url = f"sqlite:///{tmp_path}/{name}-{marks}/store.db"
+            fill(url, make_trajectory, cipher)
+            with Store.open(url, cipher=cipher) as store:
+                heads = verify(store).heads
+                forge(store, marks=marks)
+                found = {finding.problem for finding in verify(store).findings}
+                assert found == (set() if cipher is None else {"audit_forged"})
+                assert "audit_cut" in {f.problem for f in verify(store, heads).findings}  # a pinned head shows it anyway
+
+
+def test_a_sealed_store_of_before_marks_is_marked_when_it_is_opened(
+    tmp_path: Path, make_trajectory: Callable[..., Trajectory]
+) -> None:
+    url = f"sqlite:///{tmp_path}/store.db"
+    fill(url, make_trajectory, KEY)
+    with (
+        Store.open(url, cipher=KEY) as store,
+        store.engine.connect().execution_options(store_writes=True) as connection,
+        connection.begin(),
+    ):
+        connection.execute(text("ALTER TABLE store_audit DROP COLUMN mac"))
+        connection.execute(text("UPDATE store_version SET version_num = '0001'"))
+    with pytest.raises(StoreKeyError):
+        Store.open(url, cipher=OTHER)
+    with Store.open(url, cipher=KEY) as store:
+        acme = store.for_tenant("acme")
+        assert verify(store).clean
+        assert [row.action for row in acme.audit_rows()] == ["append"] * 3 + ["audit.marked"]
+        with acme.batch("engine") as batch:
+            batch.add_trajectory(make_trajectory("t-4"))
+        assert verify(store).clean
+        with store.engine.connect().execution_options(store_writes=True) as connection, connection.begin():
+            connection.execute(text("DROP TRIGGER store_audit_no_update"))
+            connection.execute(text("UPDATE store_audit SET mac = NULL WHERE position = 5"))
+        assert {finding.problem for finding in verify(store).findings} == {"audit_forged"}
+
+
+def test_a_backup_keeps_the_marks(tmp_path: Path, make_trajectory: Callable[..., Trajectory]) -> None:
+    url = f"sqlite:///{tmp_path}/store.db"
+    fill(url, make_trajectory, KEY)
+    with Store.open(url, cipher=KEY) as store:
+        backup(store, tmp_path / "backup", actor="operator", kind="portable")  # type: ignore[arg-type]
+    restore(tmp_path / "backup", f"sqlite:///{tmp_path}/new/store.db", actor="operator", cipher=KEY)
+    with Store.open(f"sqlite:///{tmp_path}/new/store.db", cipher=KEY) as store:
+        assert verify(store).clean
+        forge(store, marks=True)
+        assert {finding.problem for finding in verify(store).findings} == {"audit_forged"}
