@@ -1,0 +1,194 @@
+"""The data engine, for engineers: synthetic pages to look at, a dataset in the background, a blank form from a scan."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from contextlib import suppress
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from certloop.agentrl.errors import CertloopError
+from certloop.serve.desk import synthesis
+from certloop.serve.desk.context import Desk
+from certloop.serve.desk.parts import STYLE, alert, empty, only_for, table, words
+from certloop.serve.desk.synthesis import MOST_PAGES, MOST_SAMPLES, PROFILES, Choice, Run, Template
+from certloop.serve.errors import RequestError
+from certloop.serve.people.roles import Permission
+
+TITLE = ("数据引擎", "Data engine")
+PROFILE_NAMES = {
+    "clean": ("电子原件", "clean"), "scan": ("扫描件", "scan"), "copy": ("复印件", "photocopy"),
+    "photo": ("手机拍照", "phone photo"), "screen": ("屏幕翻拍", "photo of a screen"), "hard": ("困难", "hard"),
+}  # fmt: skip
+QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "minimal"}
+
+
+def build(desk: Desk) -> None:
+    tab = only_for(desk, Permission.SYNTH_RUN)
+    say, service = desk.say, desk.service
+    kinds = [(desk.say(kind.title, kind.title_en), kind.id) for kind in service.registry.types.values()]
+    start = "business_licence" if "business_licence" in service.registry.types else (kinds[0][1] if kinds else None)
+    with gr.Row():
+        kind = gr.Dropdown(kinds, value=start, label=say("证照类型", "Type"), elem_id="synth-type", min_width=200)
+        layout = gr.Dropdown(_every(desk, ()), value="", label=say("版式", "Layout"), elem_id="synth-layout", min_width=200)
+        profiles = [(say(*PROFILE_NAMES[name]), name) for name in PROFILES]
+        profile = gr.Dropdown(profiles, value="photo", label=say("成像", "Profile"), elem_id="synth-profile", min_width=160)
+        seed = gr.Number(0, precision=0, minimum=0, label=say("随机种子", "Seed"), elem_id="synth-seed", min_width=120)
+    with gr.Row(equal_height=True):
+        pages = gr.Slider(1, MOST_PAGES, 3, step=1, label=say("预览页数", "Preview pages"), elem_id="synth-pages", min_width=220)
+        preview = gr.Button(say("预览", "Preview"), variant="primary", elem_id="synth-preview", min_width=120)
+        most = say(f"生成数量（最多 {MOST_SAMPLES}）", f"Samples (at most {MOST_SAMPLES})")
+        count = gr.Number(100, precision=0, minimum=1, maximum=MOST_SAMPLES, label=most, elem_id="synth-count", min_width=180)
+        run = gr.Button(say("开始生成", "Start a run"), elem_id="synth-run", min_width=120)
+    progress = gr.HTML(_run_html(desk, None), elem_id="synth-progress", padding=False)
+    gallery = gr.HTML(_page(desk, empty(_nothing(desk))), elem_id="synth-gallery", padding=False)
+    gr.HTML(_page(desk, _scan_words(desk)), padding=False)
+    with gr.Row(equal_height=True):
+        types = list(synthesis.SUFFIXES)
+        scan = gr.File(
+            label=say("一张填好的扫描件", "A filled scan"), file_types=types, type="filepath", height=130, elem_id="blank-scan"
+        )
+        blank = gr.Button(say("做成模板", "Make a template"), elem_id="blank-make", min_width=120)
+    made = gr.HTML("", elem_id="blank-made", padding=False)
+    timer = gr.Timer(2.0, active=False)
+    choice = [kind, layout, profile, seed]
+
+    def layouts(type_id: str, request: gr.Request) -> Any:
+        try:
+            ids = synthesis.layouts_of(service, desk.actor(request), type_id)
+        except CertloopError:
+            ids = ()
+        return gr.Dropdown(choices=_every(desk, ids), value="")
+
+    def look(type_id: str, chosen: str, how: str, number: float, n: float, request: gr.Request) -> str:
+        try:
+            drawn = synthesis.preview(service, desk.actor(request), _choice(type_id, chosen, how, n, number))
+        except CertloopError as error:
+            return alert(words(desk, error), bad=True)
+        return _page(desk, _legend(desk) + f'<div class="cl-pages">{"".join(_figure(*one) for one in drawn)}</div>')
+
+    def begin(type_id: str, chosen: str, how: str, number: float, n: float, request: gr.Request) -> tuple[str, Any]:
+        try:
+            return _run_html(
+                desk, synthesis.start(service, desk.actor(request), _choice(type_id, chosen, how, n, number))
+            ), gr.Timer(active=True)
+        except CertloopError as error:
+            return alert(words(desk, error), bad=True), gr.skip()
+
+    def state(request: gr.Request) -> tuple[str, Any]:
+        try:
+            seen = synthesis.latest(service, desk.actor(request))
+        except CertloopError as error:
+            return alert(words(desk, error), bad=True), gr.Timer(active=False)
+        return _run_html(desk, seen), gr.Timer(active=seen is not None and seen.state == "running")
+
+    def draft(type_id: str, path: str | None, request: gr.Request) -> tuple[str, None]:
+        try:
+            actor = desk.actor(request)
+            actor.require(Permission.SYNTH_RUN)
+            if not path:
+                return alert(say("请先选一张扫描件。", "Choose a scan first."), bad=True), None
+            file = Path(path)
+            return _page(desk, _template(desk, synthesis.template(service, actor, file.read_bytes(), file.suffix, type_id))), None
+        except CertloopError as error:
+            return alert(words(desk, error), bad=True), None
+        finally:
+            if path:
+                with suppress(OSError):
+                    Path(path).unlink()  # a scan is somebody's paper
+
+    tab.select(layouts, [kind], [layout], **QUIET).then(state, outputs=[progress, timer], **QUIET)
+    kind.input(layouts, [kind], [layout], **QUIET)
+    preview.click(look, [*choice, pages], [gallery], concurrency_limit=1, **QUIET)
+    run.click(begin, [*choice, count], [progress, timer], **QUIET)
+    timer.tick(state, outputs=[progress, timer], api_visibility="private", show_progress="hidden")
+    blank.click(draft, [kind, scan], [made, scan], concurrency_limit=1, **QUIET)
+
+
+def _choice(type_id: str, layout: str | None, profile: str, count: float | None, seed: float | None) -> Choice:
+    """Raises RequestError for numbers that are none."""
+    try:
+        return Choice(str(type_id), layout or "", str(profile), int(count or 0), int(seed or 0))
+    except (ValueError, OverflowError):
+        raise RequestError("count and seed are numbers") from None
+
+
+def _every(desk: Desk, ids: tuple[str, ...]) -> list[tuple[str, str]]:
+    return [(desk.say("全部轮流", "all in turn"), ""), *((name, name) for name in ids)]
+
+
+def _page(desk: Desk, inner: str) -> str:
+    return f'<div class="cl" lang="{desk.say("zh-CN", "en")}">{inner}</div>{STYLE}'
+
+
+def _nothing(desk: Desk) -> str:
+    return desk.say(
+        "还没有预览。选好类型、版式和成像方式，点“预览”：页面和每个字段的框会画在这里。预览不会保存。",
+        "No preview yet. Choose a type, a layout and a profile; the pages with their boxes are drawn here. Nothing is kept.",
+    )
+
+
+def _scan_words(desk: Desk) -> str:
+    return f"<h2>{desk.say('从扫描件做模板', 'A template from a scan')}</h2><p>" + desk.say(
+        "上传一张填好的证照（类型按上面所选）：读出的值、印章和二维码会被抹去，留下空白版式供检查下载。服务器不留存原图。",
+        "Upload a filled certificate of the type chosen above: values, seals and QR codes are erased. The server keeps nothing.",
+    )
+
+
+def _legend(desk: Desk) -> str:
+    marks = (
+        ("#009600", "可读", "readable"), ("#eb8c00", "难读", "hard"), ("#dc00c8", "不可读", "unreadable"),
+        ("#828282", "标签", "labels"), ("#dc1e1e", "印章", "seals"),
+    )  # fmt: skip
+    keys = "".join(f'<span class="cl-key"><i style="background:{c}"></i>{desk.say(zh, en)}</span>' for c, zh, en in marks)
+    return f"<h2>{desk.say('预览', 'Preview')}</h2><p>{keys}</p>"
+
+
+def _figure(caption: str, data: bytes, kind: str = "jpeg") -> str:
+    source = f"data:image/{kind};base64,{b64encode(data).decode()}"
+    return f'<figure><img src="{source}" alt="{escape(caption)}"><figcaption>{escape(caption)}</figcaption></figure>'
+
+
+def _run_html(desk: Desk, run: Run | None) -> str:
+    say = desk.say
+    if run is None:
+        return ""
+    if run.state == "failed":
+        return alert(say(f"没有生成成功（{run.error}）。", f"The run failed ({run.error})."), bad=True)
+    share = run.done / run.choice.count
+    bar = f'<div class="cl-bar"><i style="width:{100 * share:.0f}%"></i></div>'
+    if run.state == "running":
+        return _page(desk, f"<p>{say('正在生成', 'Running')} {run.done} / {run.choice.count}</p>{bar}")
+    manifest = run.manifest or {}
+    rows = [(name, digest) for name, digest in dict(manifest.get("files", {})).items()]
+    counts = "，".join(f"{key} {value}" for key, value in dict(manifest.get("counts", {})).items())
+    title = say(
+        f"生成完毕：{run.choice.count} 份，文件夹 synthetic/…/{run.name}",
+        f"Done: {run.choice.count} samples in synthetic/…/{run.name}",
+    )
+    head = (say("文件", "file"), "SHA-256")
+    return _page(
+        desk,
+        f'<div data-test="manifest"><h3>{escape(title)}</h3>{bar}<p>{escape(counts)}</p>{table(head, rows, "manifest")}</div>',
+    )
+
+
+def _template(desk: Desk, made: Template) -> str:
+    say = desk.say
+    missing = "、".join(made.missing) or say("无", "none")
+    told = say(
+        f"抹去印章 {made.seals} 枚；没有找到的必填字段：{missing}",
+        f"seals erased: {made.seals}; required fields not found: {missing}",
+    )
+    files = (("blank.png", "image/png", made.erased), ("blank.toml", "text/plain", made.layout.encode()))
+    links = " · ".join(
+        f'<a download="{name}" href="data:{kind};base64,{b64encode(data).decode()}">{name}</a>' for name, kind, data in files
+    )
+    two = _figure(say("原件", "as scanned"), made.scan, "png") + _figure(say("抹去之后", "erased"), made.erased, "png")
+    look = say(
+        "这是草稿：请放大检查有没有残留的内容，再使用。", "This is a draft: look closely for what was left before using it."
+    )
+    return f'<div data-test="template"><p>{escape(told)}</p><p>{look} {links}</p><div class="cl-two">{two}</div></div>'
