@@ -37,7 +37,7 @@ def build(desk: Desk) -> None:
         profiles = [(say(*PROFILE_NAMES[name]), name) for name in PROFILES]
         profile = gr.Dropdown(profiles, value="photo", label=say("成像", "Profile"), elem_id="synth-profile", min_width=160)
         seed = gr.Number(0, precision=0, minimum=0, label=say("随机种子", "Seed"), elem_id="synth-seed", min_width=120)
-    with gr.Row(equal_height=True):
+    with gr.Row():
         pages = gr.Slider(1, MOST_PAGES, 3, step=1, label=say("预览页数", "Preview pages"), elem_id="synth-pages", min_width=220)
         preview = gr.Button(say("预览", "Preview"), variant="primary", elem_id="synth-preview", min_width=120)
         most = say(f"生成数量（最多 {MOST_SAMPLES}）", f"Samples (at most {MOST_SAMPLES})")
@@ -46,7 +46,7 @@ def build(desk: Desk) -> None:
     progress = gr.HTML(_run_html(desk, None), elem_id="synth-progress", padding=False)
     gallery = gr.HTML(_page(desk, empty(_nothing(desk))), elem_id="synth-gallery", padding=False)
     gr.HTML(_page(desk, _scan_words(desk)), padding=False)
-    with gr.Row(equal_height=True):
+    with gr.Row():
         types = list(synthesis.SUFFIXES)
         scan = gr.File(
             label=say("一张填好的扫描件", "A filled scan"), file_types=types, type="filepath", height=130, elem_id="blank-scan"

@@ -30,7 +30,7 @@ def build(desk: Desk) -> None:
         refresh = gr.Button(say("刷新", "Refresh"), size="sm", scale=0, elem_id="learning-refresh")
     said = gr.HTML("", elem_id="learning-said", padding=False)
     overview = gr.HTML(f"<p>{say('正在载入…', 'Loading…')}</p>", elem_id="learning-overview", padding=False)
-    with gr.Row(equal_height=True):
+    with gr.Row():
         reason = gr.Textbox(
             label=say("回退理由（必填）", "Why roll back (required)"), max_length=200, elem_id="rollback-reason", scale=3
         )
@@ -38,7 +38,7 @@ def build(desk: Desk) -> None:
     gate = gr.Dropdown(label=say("查看门禁报告", "Gate report of"), choices=[], elem_id="gate-choice")
     report_box = gr.HTML("", elem_id="learning-gate", padding=False)
     rules = gr.HTML("", elem_id="learning-rules", padding=False)
-    with gr.Row(equal_height=True):
+    with gr.Row():
         rule = gr.Dropdown(label=say("在用的规则", "Rules in use"), choices=[], elem_id="rule-choice", scale=2)
         why = gr.Textbox(label=say("停用理由（必填）", "Why remove (required)"), max_length=200, elem_id="rule-reason", scale=2)
         remove = gr.Button(say("停用规则", "Remove rule"), variant="stop", elem_id="rule-remove", scale=1)

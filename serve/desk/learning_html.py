@@ -257,7 +257,7 @@ def rule_words(desk: Desk, item: Item) -> str:
     field = str(item.body.get("field", ""))
     label = kind.fields[field].label if kind is not None and field in kind.fields else field
     said = ", ".join(f"{k}={v}" for k, v in item.body.items() if k != "field")
-    return f"{kind.title if kind else item.key} · {label} · {item.kind} {said}"[:160]
+    return f"{kind.title if kind else item.key} · {label} · {said if item.kind in item.body else f'{item.kind} {said}'}"[:160]
 
 
 def rules(desk: Desk, items: Sequence[Item]) -> str:

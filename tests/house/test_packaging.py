@@ -17,7 +17,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 SOURCE_SUFFIXES = {
-    ".py", ".typed", ".toml", ".txt", ".TXT", ".json", ".csv", ".tsv", ".html", ".js", ".css", ".md", ".woff2", ".otf", ".ttf", ".jinja", ".safetensors",
+    ".py", ".typed", ".toml", ".txt", ".TXT", ".json", ".csv", ".tsv", ".html", ".js", ".css", ".md",
+    ".woff2", ".otf", ".ttf", ".jinja", ".safetensors",
 }  # fmt: skip
 
 
