@@ -13,6 +13,7 @@ from certloop.serve.confidence.report import report
 from certloop.serve.desk import learned, learning_html
 from certloop.serve.desk.context import Desk
 from certloop.serve.desk.parts import alert, only_for, reason_of, words
+from certloop.serve.errors import RequestError
 from certloop.serve.loop import releases
 from certloop.serve.people.roles import Permission
 
@@ -42,7 +43,7 @@ def build(desk: Desk) -> None:
         rule = gr.Dropdown(label=say("在用的规则", "Rules in use"), choices=[], elem_id="rule-choice", scale=2)
         why = gr.Textbox(label=say("停用理由（必填）", "Why remove (required)"), max_length=200, elem_id="rule-reason", scale=2)
         remove = gr.Button(say("停用规则", "Remove rule"), variant="stop", elem_id="rule-remove", scale=1)
-    shown = [said, overview, gate, rules, rule]
+    shown = [said, overview, gate, rules, rule, reason, why]
 
     def show(request: gr.Request) -> list[Any]:
         return _guarded(lambda: _page(desk, desk.actor(request), ""), desk)
@@ -50,7 +51,7 @@ def build(desk: Desk) -> None:
     def roll_back(text: str, request: gr.Request) -> list[Any]:
         def move() -> list[Any]:
             actor = desk.actor(request)
-            pointer = releases.roll_back(desk.service, actor, reason_of(text))
+            pointer = releases.roll_back(desk.service, actor, reason_of(desk, text))
             return _page(
                 desk,
                 actor,
@@ -64,8 +65,8 @@ def build(desk: Desk) -> None:
             actor = desk.actor(request)
             actor.require(Permission.RELEASES_MANAGE)
             if not item_id or not RULE.fullmatch(item_id):
-                return [alert(say("请先选择一条规则。", "Choose a rule first."), bad=True), *[gr.skip()] * 4]
-            desk.service.loop.remove_rule(actor, item_id, reason_of(text))
+                raise RequestError(say("请先选择一条规则。", "choose a rule first"))
+            desk.service.loop.remove_rule(actor, item_id, reason_of(desk, text))
             return _page(desk, actor, alert(say("规则已停用，从下一份文件起生效。", "Removed, from the next document on.")))
 
         return _guarded(move, desk)
@@ -81,8 +82,8 @@ def build(desk: Desk) -> None:
     quiet: dict[str, Any] = {"api_visibility": "private", "show_progress": "minimal"}
     tab.select(show, outputs=shown, **quiet)
     refresh.click(show, outputs=shown, **quiet)
-    back.click(roll_back, [reason], shown, **quiet).then(lambda: "", outputs=[reason], **quiet)
-    remove.click(take_out, [rule, why], shown, **quiet).then(lambda: "", outputs=[why], **quiet)
+    back.click(roll_back, [reason], shown, **quiet)
+    remove.click(take_out, [rule, why], shown, **quiet)
     gate.change(show_gate, [gate], [report_box], **quiet)
 
 
@@ -91,7 +92,7 @@ def _guarded(move: Callable[[], list[Any]], desk: Desk) -> list[Any]:
     try:
         return move()
     except CertloopError as error:
-        return [alert(words(desk, error), bad=True), *[gr.skip()] * 4]
+        return [alert(words(desk, error), bad=True), *[gr.skip()] * 6]
 
 
 def _page(desk: Desk, actor: Actor, said: str) -> list[Any]:
@@ -116,4 +117,5 @@ def _page(desk: Desk, actor: Actor, said: str) -> list[Any]:
         gr.Dropdown(choices=with_gate, value=None),
         learning_html.rules(desk, items),
         gr.Dropdown(choices=in_use, value=None),
+        *["" if said else gr.skip()] * 2,  # what was typed stays until it was done
     ]

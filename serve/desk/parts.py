@@ -50,11 +50,11 @@ def only_for(desk: Desk, permission: Permission) -> gr.Tab:
     return tab
 
 
-def reason_of(text: str | None) -> str:
+def reason_of(desk: Desk, text: str | None) -> str:
     """Raises RequestError for an empty or unprintable reason."""
     found = (text or "").strip()
     if not _PLAIN.fullmatch(found):
-        raise RequestError("a reason of 1 to 200 plain characters is needed / 请写一句理由（最多 200 字）")
+        raise RequestError(desk.say("请写一句理由（最多 200 字）。", "give a reason of up to 200 characters"))
     return found
 
 

@@ -190,10 +190,11 @@ def test_pages_are_previewed_and_a_run_ends_with_a_manifest(world: World) -> Non
     assert json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["files"] == done.manifest["files"]
 
 
-def test_tabs_are_where_the_page_looks_for_them() -> None:
+def test_tabs_are_where_the_page_looks_for_them(world: World) -> None:
+    desk = Desk(None, world.service, Language.ZH)  # type: ignore[arg-type]
     assert {"learning", "data_engine"} <= set(shell.TABS)
-    assert parts.reason_of(" worse  on dates ") == "worse  on dates"
+    assert parts.reason_of(desk, " worse  on dates ") == "worse  on dates"
     for wrong in ("", "  ", "a\nb", "x" * 201, None):
         with pytest.raises(RequestError):
-            parts.reason_of(wrong)
+            parts.reason_of(desk, wrong)
     assert "<script>" not in parts.table(["<script>"], [["<script>"]])
