@@ -16,6 +16,8 @@ from certloop.serve.context import Service
 if TYPE_CHECKING:
     from certloop.serve.work.readers import OpenPageReader
 
+HEADER_BYTES = 64 << 10
+"""Largest request line and headers; more is answered 400 and the connection closed."""
 GRACE_S = 5
 """Seconds that open requests have after SIGTERM."""
 _log = logging.getLogger("certloop.serve")
@@ -70,6 +72,7 @@ def run_api(
         options = uvicorn.Config(
             app, host=host, port=port, log_config=None, access_log=False, server_header=False,
             proxy_headers=bool(proxies), forwarded_allow_ips=proxies, timeout_graceful_shutdown=GRACE_S,
+            http="h11", h11_max_incomplete_event_size=HEADER_BYTES,  # httptools takes headers of any size
         )  # fmt: skip
         # uvicorn gives the signal on to whoever had it before, once it has ended: that must not end us before the drain.
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -111,10 +111,11 @@ class Registry:
     # --- who serves -------------------------------------------------------------------------------------------------------------
 
     def pointer(self, scope: str = SHARED) -> Pointer:
-        """The pointer of a scope, else the shared one. Raises UnknownReleaseError when nothing was ever adopted."""
+        """Where a scope's log leads, else the shared one's: a pointer that was changed by hand is passed over (``verify`` tells
+        of it). Raises UnknownReleaseError when nothing was ever adopted."""
         with reading(self._engine, None) as connection:
             for name in dict.fromkeys((scope, SHARED)):
-                found = _pointer(connection, name)
+                found = _followed(connection, name)
                 if found is not None:
                     return found
         raise UnknownReleaseError("no release serves yet; adopt one first")
@@ -188,7 +189,7 @@ class Registry:
         if not actor:
             raise ReleaseError("every move names who made it")
         with writing(self._engine, None) as connection:
-            old = _pointer(connection, scope)
+            old = _followed(connection, scope)
             new = change(old)
             about = release_id or (old.candidate or old.active if old else "")
             for name in filter(None, (new.active, new.candidate)):
@@ -313,6 +314,26 @@ def _pointer(connection: Connection, scope: str) -> Pointer | None:
     except (TypeError, ValueError):
         raise RegistryDamagedError(f"the pointer of {scope} was changed by hand; see `certloop loop releases`") from None
     return pointer
+
+
+def _followed(connection: Connection, scope: str) -> Pointer | None:
+    """The pointer if it stands where the last move put it, else what the last move says."""
+    query = select(log).where(log.c.scope == scope, log.c.move != str(Move.QUARANTINED)).order_by(log.c.position.desc()).limit(1)
+    last = connection.execute(query).first()
+    if last is None:
+        return None
+    said = json.loads(last.details)
+    try:
+        found = _pointer(connection, scope)
+    except RegistryDamagedError:
+        found = None
+    if found is not None and (found.active, found.candidate, found.share) == (
+        said["active"],
+        said["candidate"],
+        said["to_share"],
+    ):
+        return found
+    return Pointer(said["active"], said["previous"], said["candidate"], said["to_share"], last.position, last.at)
 
 
 def _record(connection: Connection, release_id: str, scope: str) -> Release:

@@ -23,6 +23,10 @@ FEW = 24
 """So few pairs of a size are compared one by one: numpy's calls cost more than they save."""
 LONGEST = 1024
 """Longer texts are compared one by one: their table is better held in one big integer."""
+NARROW = (10, 28)
+"""Half widths of the bands that are tried first: most misreadings stay near the diagonal."""
+UNLIKE = 0.85
+"""Where so large a share of a text may have to be written anew, no narrow band is tried."""
 CELLS = 1 << 17
 """Most cells of one anti-diagonal over all pairs of a chunk: what stays in the cache."""
 
@@ -55,15 +59,24 @@ def distances(pairs: Sequence[Text]) -> NDArray[Any]:
     ordered = [(a, b) if len(a) <= len(b) else (b, a) for a, b in pairs]
     short, long = _lengths([a for a, _ in ordered]), _lengths([b for _, b in ordered])
     a_LN, b_LN = _codes([a for a, _ in ordered], int(short.max())), _codes([b for _, b in ordered], int(long.max()))
-    slack = (_possible(a_LN, b_LN, short, long) - (long - short)) // 2
+    more = long - short
+    possible = _possible(a_LN, b_LN, short, long)
+    slack, alike = (possible - more) // 2, possible < UNLIKE * long
     out = np.zeros(len(pairs), np.int64)
-    order = np.argsort(slack, kind="stable")
-    start = 0
-    while start < len(order):
-        some = order[start : start + max(1, CELLS // len(a_LN))]
-        some = some[slack[some] <= int(slack[some[0]]) * 3 // 2 + 2]  # bands of about one width go together
-        out[some] = _table(a_LN[:, some], b_LN[:, some], short[some], long[some], int(slack[some[-1]]))
-        start += len(some)
+    open_ = np.arange(len(pairs))
+    for width in (*NARROW, len(a_LN) + len(b_LN)):
+        sure = np.where(alike, np.minimum(slack, width), slack)
+        open_ = open_[np.argsort(sure[open_], kind="stable")]
+        start, left = 0, []
+        while start < len(open_):
+            some = open_[start : start + max(1, CELLS // len(a_LN))]
+            some = some[sure[some] <= int(sure[some[0]]) * 3 // 2 + 2]  # bands of about one width go together
+            band = int(sure[some[-1]])
+            out[some] = _table(a_LN[:, some], b_LN[:, some], short[some], long[some], band)
+            # A path that leaves the band pays for the way out and back: it cannot be shorter than that.
+            left.append(some[(slack[some] > band) & (out[some] > more[some] + 2 * band + 1)])
+            start += len(some)
+        open_ = np.concatenate(left) if left else open_[:0]
     return out
 
 

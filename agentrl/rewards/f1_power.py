@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +21,7 @@ from certloop.agentrl.rewards.text import folded_similarity
 
 FLOOR = 0.05
 """What a parsable answer earns whatever it says. A format penalty takes exactly this away."""
-BLOCK = 1024
+BLOCK = 2048
 """So many answers are compared together: enough for numpy, few enough for the cache."""
 
 
@@ -179,33 +180,47 @@ def _score(parsed: ParsedAnswer | None, comparison: Comparison | None, similarit
 
 def parse_answer(text: str) -> ParsedAnswer | None:
     """Return the fields of a JSON object, or None when the text is not exactly one JSON object (fences and NaN are refused)."""
-    duplicates: dict[str, None] = {}
-
-    def last_wins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        seen: dict[str, Any] = {}
-        for key, value in pairs:
-            if key in seen:
-                duplicates[key] = None
-            seen[key] = value
-        return seen
-
     try:
-        data = json.loads(
-            text, object_pairs_hook=last_wins, parse_int=_Number, parse_float=_Number, parse_constant=_refuse_constant
-        )
+        data = _DECODER.decode(text)
+        return _fields(data) if isinstance(data, dict) else None
     except (ValueError, RecursionError):
         return None
-    if not isinstance(data, dict):
-        return None
+
+
+def _fields(data: dict[str, Any]) -> ParsedAnswer:
     fields: dict[str, str | None] = {}
     not_text = []
+    duplicates = dict.fromkeys(data.repeated if isinstance(data, _Repeated) else ())
     for key, value in data.items():
         if value is None or type(value) is str:
             fields[key] = value
         else:
             not_text.append(key)
             fields[key] = str(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            duplicates |= dict.fromkeys(_repeated_inside(value))
     return ParsedAnswer(fields, tuple(duplicates), tuple(not_text))
+
+
+class _Repeated(dict[str, Any]):
+    """An object some of whose keys were written more than once."""
+
+    repeated: tuple[str, ...] = ()
+
+
+def _last_wins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    seen = dict(pairs)
+    if len(seen) == len(pairs):
+        return seen
+    told = _Repeated(seen)
+    told.repeated = tuple(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)
+    return told
+
+
+def _repeated_inside(value: Any) -> Iterator[str]:
+    if isinstance(value, _Repeated):
+        yield from value.repeated
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _repeated_inside(item)
 
 
 class _Number(str):
@@ -216,3 +231,6 @@ class _Number(str):
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_last_wins, parse_int=_Number, parse_float=_Number, parse_constant=_refuse_constant)

@@ -19,6 +19,11 @@ from certloop.agentrl.store.schema import meta, tenants
 from certloop.agentrl.store.tenant import TenantStore
 
 
+def _beside(sqlite_file: Path) -> Path:
+    """A folder of its own for each database file: two that shared one would sweep each other's images."""
+    return sqlite_file.parent / ("blobs" if sqlite_file.name == "store.db" else f"{sqlite_file.name}.blobs")
+
+
 class Store:
     """Events in SQLite or Postgres and blobs beside them. Open one a process, after a fork if there is one; close it at the end.
 
@@ -47,7 +52,8 @@ class Store:
         create: bool = True,
         busy_timeout_s: float = BUSY_TIMEOUT_S,
     ) -> Self:
-        """Open a store and bring it to this release's schema. Without ``blob_url``, SQLite keeps blobs in ``blobs/`` beside it.
+        """Open a store and bring it to this release's schema. Without ``blob_url``, SQLite keeps blobs beside it:
+        ``blobs/`` for store.db, ``NAME.blobs/`` for a file of another name.
 
         ``cipher`` seals payloads and blobs; a store is sealed from its first day on or never. ``create=False`` refuses an SQLite
         file that is not there. Raises StoreKeyError, StoreUrlError, StoreUnavailableError, StoreBusyError, StoreRoleError,
@@ -60,7 +66,7 @@ class Store:
         if not blob_url:
             if sqlite_file is None:
                 raise StoreUrlError("a Postgres store needs a place for its blobs; set CERTLOOP_BLOB_URL")
-            blob_url = str(sqlite_file.parent / "blobs")
+            blob_url = str(_beside(sqlite_file))
         engine = make_engine(parsed, busy_timeout_s)
         try:
             cipher = cipher or PLAIN

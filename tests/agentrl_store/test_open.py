@@ -168,3 +168,11 @@ def test_row_level_security_binds_even_the_owner(store: Store, make_trajectory: 
 def test_a_superuser_is_refused(postgres: Any, tmp_path: Path) -> None:
     with pytest.raises(StoreRoleError, match="superuser"):
         Store.open(postgres.get_uri(), str(tmp_path))
+
+
+def test_databases_in_one_folder_do_not_share_images(tmp_path: Path) -> None:
+    """A sweep of one would take the other's."""
+    with Store.open(f"sqlite:///{tmp_path}/a.db") as a, Store.open(f"sqlite:///{tmp_path}/b.db") as b:
+        assert a.blobs.url != b.blobs.url
+        sha256 = b.for_tenant("acme").put_blob(b"page")
+        assert not a.blobs.exists("acme", sha256)

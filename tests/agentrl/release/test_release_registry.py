@@ -263,3 +263,12 @@ def test_routing_is_sticky_and_young(registry: Registry, adapter: Path) -> None:
 def test_what_a_router_says_without_any_release(registry: Registry) -> None:
     with pytest.raises(UnknownReleaseError):
         Router(registry.pointer).route("acme", "d")
+
+
+def test_a_pointer_changed_by_hand_is_passed_over(registry: Registry, store: Store, adapter: Path) -> None:
+    """The log says who serves; documents go on being answered by that release, and `verify` tells of the damage."""
+    two(registry, adapter)
+    for body in ("replace(body, '\"v1\"', '\"evil\"')", "'{'"):
+        with store.engine.connect().execution_options(store_writes=True) as connection, connection.begin():
+            connection.execute(text(f"UPDATE release_pointers SET body = {body}"))
+        assert registry.pointer().active == "v1"

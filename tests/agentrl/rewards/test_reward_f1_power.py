@@ -62,6 +62,17 @@ def test_a_key_written_twice_keeps_the_last_and_pays() -> None:
     assert f1_power_reward(TRUTH, '{"a":"1","a":"2"}').reward == 0.0
 
 
+def test_keys_written_twice_are_found_at_any_depth_and_in_any_number() -> None:
+    nested = parse_answer('{"a": {"x": "1", "x": "2"}, "b": [{"y": 1, "y": 2}], "c": "t"}')
+    assert nested is not None
+    assert set(nested.duplicates) == {"x", "y"}
+    many = parse_answer("{" + ",".join(['"a": "1"', '"b": "2"'] * 100_000) + "}")
+    assert many is not None
+    assert (set(many.duplicates), many.fields) == ({"a", "b"}, {"a": "1", "b": "2"})
+    for depth in (900, 100_000):
+        parse_answer('{"a": ' + "[" * depth + "]" * depth + "}")  # read or refused, never raised
+
+
 def test_values_that_are_not_text_are_compared_as_written() -> None:
     parsed = parse_answer('{"a": 007}') or parse_answer(
         '{"a": 7.50, "b": null, "c": ["x"], "d": true, "e": "t", "f": ' + "9" * 5000 + "}"

@@ -75,6 +75,19 @@ def test_a_batch_of_any_size_and_length_gives_the_very_same_numbers(seed: int, a
     assert folded_similarities(pairs) == {pair: folded_similarity(*pair) for pair in pairs}
 
 
+@given(st.integers(0, 2**32), st.integers(60, 260))
+@settings(deadline=None, max_examples=20)
+def test_moved_blocks_leave_a_narrow_band_and_are_counted_exactly(seed: int, length: int) -> None:
+    rng = random.Random(seed)
+    pairs = []
+    for _ in range(2 * FEW):
+        text = "".join(rng.choices("甲乙丙丁0123456789", k=length))
+        cut, other = rng.randrange(length), rng.randrange(length)
+        pairs.append((text, _shaken(text[cut:] + text[:cut], rng)))  # turned round
+        pairs.append((text, text[: min(cut, other)] + text[max(cut, other) :] + text[: rng.randrange(30)]))  # a piece lost
+    assert folded_similarities(pairs) == {pair: folded_similarity(*pair) for pair in pairs}
+
+
 def test_a_batch_with_runaway_texts_gives_the_very_same_numbers() -> None:
     pairs = [("经营" * n, "经宫" * n) for n in (LONGEST // 2, LONGEST // 2 + 1, MAX_EXACT_CHARS)] * FEW
     assert folded_similarities(pairs) == {pair: folded_similarity(*pair) for pair in pairs}
