@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +118,14 @@ def test_profiles_are_checked_before_anything_is_drawn(tmp_path: Path) -> None:
     image, quads = marked_page()
     with pytest.raises(ProfileError, match="leave the boxes behind"):
         treat(image, quads, ["a"] * len(quads), moving, 0)
+
+
+def test_albumentations_brings_no_torch_into_a_worker() -> None:
+    code = (
+        "import sys; from certloop.synth.perturb.surface import _library;"
+        "assert _library().MotionBlur and 'torch' not in sys.modules; import torch; assert torch.zeros(1).item() == 0"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_golden_paths_follow_what_was_done() -> None:
