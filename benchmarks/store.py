@@ -4,8 +4,8 @@
 
 Appends N trajectories (default 100,000; four steps each) to SQLite in transactions of 50, every commit synced to the disk; then
 writes all of them, and a tenth of them, into Parquet in fresh processes: peak memory must not depend on how many there are.
-``--postgres URL`` appends 5,000 to a Postgres store as well. Run it on a quiet machine: a second is one of the wall clock, in which
-the disk is waited for, and other processes too.
+``--postgres URL`` appends 5,000 to a Postgres store as well. Run it on a quiet machine: a second is one of the wall clock, in
+which the disk is waited for, and other processes too.
 """
 
 from __future__ import annotations
