@@ -39,6 +39,7 @@ ServeError                     serve_error                base
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from certloop.agentrl.errors import CertloopError
@@ -169,7 +170,7 @@ class LimitedError(ServeError, RuntimeError):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        return {"Retry-After": str(max(1, int(-(-self.retry_after_s // 1))))}
+        return {"Retry-After": str(max(1, math.ceil(min(self.retry_after_s, 86_400.0))))}
 
 
 class LockedOutError(LimitedError):

@@ -30,9 +30,9 @@ AcceptedError = Annotated[float, Field(strict=True, gt=0, lt=1, allow_inf_nan=Fa
 LeaseSeconds = Annotated[float, Field(strict=True, ge=10, le=86_400, allow_inf_nan=False)]
 Purpose = Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
 QueueLimit = Annotated[int, Field(strict=True, ge=1, le=10_000_000), BeforeValidator(whole)]
-Rate = Annotated[float, Field(strict=True, gt=0, le=100_000, allow_inf_nan=False)]
+Rate = Annotated[float, Field(strict=True, ge=0.001, le=100_000, allow_inf_nan=False)]
 Burst = Annotated[int, Field(strict=True, ge=1, le=1_000_000), BeforeValidator(whole)]
-Retention = Annotated[float, Field(strict=True, gt=0, le=36_500, allow_inf_nan=False)]
+Retention = Annotated[float, Field(strict=True, ge=1, le=36_500, allow_inf_nan=False)]
 
 
 class ReviewSettings(BaseModel):

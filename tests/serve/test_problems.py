@@ -117,5 +117,6 @@ def test_a_bug_is_told_to_the_log_and_not_to_the_caller(everybody: Callers, capl
 def test_waiting_is_told_in_whole_seconds() -> None:
     assert problem(LimitedError("wait", 0.2)).headers["retry-after"] == "1"
     assert problem(LimitedError("wait", 61.5)).headers["retry-after"] == "62"
+    assert problem(LimitedError("wait", float("inf"))).headers["retry-after"] == "86400"
     rows = json.loads(bytes(problem(RequestError("no", [{"loc": ["a"], "message": "b"}])).body))
     assert (rows["status"], rows["errors"]) == (422, [{"loc": ["a"], "message": "b"}])
