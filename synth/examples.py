@@ -51,7 +51,7 @@ def write_examples(folder: Path) -> list[Path]:
             samples = make_dossier(
                 entry["seed"], load_profile(entry["profile"]), papers=tuple(entry["papers"]), width_px=entry["width_px"]
             )
-            write_file(path, _pdf(samples, entry.get("quality", 68)))
+            write_file(path, _pdf(samples, entry.get("quality", 70)))
             rows.append(_pdf_label(entry, samples))
         else:
             recipe = Recipe(entry["type"], entry["seed"], entry["width_px"], layouts=(entry["layout"],))
