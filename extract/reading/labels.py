@@ -299,7 +299,8 @@ def _is_value_of(label: Label, before: Label, rows: Sequence[Row]) -> bool:
 
 
 def _half_lost(rows: Sequence[Row], doc_type: DocumentType, chosen: Sequence[Label]) -> list[Label]:
-    """A two-character label of which only the last character was read: accepted where the column's labels end there."""
+    """A two-character label of which only the last character was read, or read right: accepted where the column's labels end
+    there, and nothing but one misread character stands at the column's left edge."""
     taken = {c.field for c in chosen}
     forms = [f for f in label_forms(doc_type) if len(f.keys) == 2 and f.field not in taken and f.field != STOP]
     found: list[Label] = []
@@ -314,12 +315,14 @@ def _half_lost(rows: Sequence[Row], doc_type: DocumentType, chosen: Sequence[Lab
             ]
             following = row.gaps[at + 1] if at + 1 < len(row.glyphs) else math.inf
             edge = min((c.left for c in aligned), default=glyph.left)
-            alone = not any(edge - g.em < g.x < glyph.left for g in row.glyphs[:at])
+            before = [g for g in row.glyphs[:at] if edge - g.em < g.x < glyph.left]
+            alone = not before or (len(before) == 1 and abs(before[0].left - edge) < 0.6 * glyph.em)
             if len(aligned) < 2 or following == math.inf or not alone:
                 continue
+            start = at - len(before)
             for form in forms:
                 if glyph.key == form.keys[1] and form.field not in {f.field for f in found}:
-                    label = _label(index, row, at, at + 1, at + 1, 0.5, form)
+                    label = _label(index, row, start, at + 1, at + 1, 0.5, form)
                     found.append(replace(label, left=min(c.left for c in aligned), exact=False))
     return found
 

@@ -81,17 +81,7 @@ def test_types(pages: Mapping[tuple[str, str], Drawn]) -> None:
     assert {k: d.document.doc_type for k, d in pages.items()} == {k: d.label["type_id"] for k, d in pages.items()}
 
 
-MISSED = {"vertical_2015_sole": "住所 of this redrawn form is not found by the reader"}
-"""Known faults of the reader: a fix shows up as a failure here."""
-
-
-@pytest.mark.parametrize(
-    "layout",
-    [
-        pytest.param(layout, marks=[pytest.mark.xfail(reason=MISSED[layout], strict=True)] if layout in MISSED else [])
-        for _, layout, _ in CLEAN
-    ],
-)
+@pytest.mark.parametrize("layout", [layout for _, layout, _ in CLEAN])
 def test_required_fields_and_codes_of_a_clean_page(
     pages: Mapping[tuple[str, str], Drawn], registry: Registry, layout: str
 ) -> None:

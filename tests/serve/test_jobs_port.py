@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -46,8 +46,14 @@ class Recorder:
         self.go.wait(60)
 
 
-def executor(service: Service, run: Recorder, slots: int = 1) -> Executor:
-    return Executor(service, run, slots, run.go.set, run.go.set, Leases(service))
+@contextmanager
+def executor(service: Service, run: Recorder, slots: int = 1) -> Iterator[Executor]:
+    """Closed also where an assertion fails: a process has one, and the next test has another database."""
+    working = Executor(service, run, slots, run.go.set, run.go.set, Leases(service))
+    try:
+        yield working
+    finally:
+        working.close()
 
 
 def enqueue(service: Service, acceptor: Acceptor, tenant: str, document_id: str, priority: int = 5, delay_s: float = 0.0) -> None:
@@ -66,12 +72,11 @@ def test_a_job_exists_exactly_when_its_transaction_commits(service: Service) -> 
     enqueue(service, acceptor, "acme", "doc_kept")
     run = Recorder()
     run.go.set()
-    working = executor(service, run)
-    until(lambda: run.ran)
-    time.sleep(1)
-    assert run.ran == [("acme", "doc_kept")]
-    until(lambda: not working.live_jobs())
-    working.close()
+    with executor(service, run) as working:
+        until(lambda: run.ran)
+        time.sleep(1)
+        assert run.ran == [("acme", "doc_kept")]
+        until(lambda: not working.live_jobs())
 
 
 def test_jobs_start_by_priority_then_by_age_and_later_where_told(service: Service) -> None:
@@ -80,15 +85,14 @@ def test_jobs_start_by_priority_then_by_age_and_later_where_told(service: Servic
     for name, priority, delay_s in (("low", 9, 0), ("first", 5, 0), ("late", 1, 600), ("second", 5, 0), ("high", 1, 0)):
         enqueue(service, acceptor, "acme", f"doc_{name}", priority, delay_s)
     run = Recorder()
-    working = executor(service, run, slots=1)  # one is read, two more are claimed ahead
-    until(lambda: len(run.ran) == 3)
-    run.go.set()
-    until(lambda: len(run.ran) == 4)
-    order = [document_id for _tenant, document_id in run.ran]
-    assert set(order[:3]) == {"doc_high", "doc_first", "doc_second"}
-    assert order[3] == "doc_low"
-    assert working.live_jobs() == {"doc_late"}
-    working.close()
+    with executor(service, run, slots=1) as working:  # one is read, two more are claimed ahead
+        until(lambda: len(run.ran) == 3)
+        run.go.set()
+        until(lambda: len(run.ran) == 4)
+        order = [document_id for _tenant, document_id in run.ran]
+        assert set(order[:3]) == {"doc_high", "doc_first", "doc_second"}
+        assert order[3] == "doc_low"
+        assert working.live_jobs() == {"doc_late"}
 
 
 def test_one_tenant_does_not_starve_another(service: Service) -> None:
@@ -100,11 +104,10 @@ def test_one_tenant_does_not_starve_another(service: Service) -> None:
     enqueue(service, acceptor, "other", "doc_other")
     run = Recorder()
     run.go.set()
-    working = executor(service, run)
-    until(lambda: ("other", "doc_other") in run.ran)
-    assert len(run.ran) < 61
-    until(lambda: len(run.ran) == 61)
-    working.close()
+    with executor(service, run):
+        until(lambda: ("other", "doc_other") in run.ran)
+        assert len(run.ran) < 61
+        until(lambda: len(run.ran) == 61)
 
 
 def test_what_a_dead_executor_worked_on_is_taken_over_when_its_lease_is_over(service: Service) -> None:
@@ -120,9 +123,8 @@ def test_what_a_dead_executor_worked_on_is_taken_over_when_its_lease_is_over(ser
         connection.execute(executors.insert(), [row])
     run = Recorder()
     run.go.set()
-    working = executor(service, run)
-    until(lambda: run.ran == [("acme", "doc_orphan")])
-    working.close()
+    with executor(service, run):
+        until(lambda: run.ran == [("acme", "doc_orphan")])
 
 
 def test_ended_jobs_are_forgotten_after_a_while(service: Service) -> None:
@@ -133,12 +135,11 @@ def test_ended_jobs_are_forgotten_after_a_while(service: Service) -> None:
     enqueue(service, acceptor, "acme", "doc_late", delay_s=600)
     run = Recorder()
     run.go.set()
-    working = executor(service, run)
-    until(lambda: working.live_jobs() == {"doc_late"})
-    assert working.forget_before(datetime.now(UTC) - timedelta(days=1)) == 0
-    assert working.forget_before(datetime.now(UTC) + timedelta(minutes=1)) == 3
-    assert working.live_jobs() == {"doc_late"}
-    working.close()
+    with executor(service, run) as working:
+        until(lambda: working.live_jobs() == {"doc_late"})
+        assert working.forget_before(datetime.now(UTC) - timedelta(days=1)) == 0
+        assert working.forget_before(datetime.now(UTC) + timedelta(minutes=1)) == 3
+        assert working.live_jobs() == {"doc_late"}
 
 
 def _schema(service: Service) -> str:

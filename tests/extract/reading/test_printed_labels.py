@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from layout_lines import at, form, layout_of, read_page, standing, width_of
 
+from certloop.extract.engine.lines import TextLine
+
 COMPANY = (
     ("统一社会信用代码", "91350100M000100Y43"),
     ("名    称", "示例市样本贸易有限公司"),
@@ -120,6 +122,21 @@ def test_a_label_with_one_wrong_character(right: str, misread: str) -> None:
 @pytest.mark.parametrize(("number", "rest"), [(1, "称"), (2, "型"), (6, "所")])
 def test_only_the_last_character_of_a_short_label_is_left(number: int, rest: str) -> None:
     """Glare took 名; 称 still stands where the column's labels end."""
+    assert read_page(_spread(number, rest, "")) == {k: v for k, v in VALUES.items() if k != "credit_code"}
+
+
+@pytest.mark.parametrize(("number", "misread"), [(1, "各 称"), (2, "粪 型"), (6, "用 所")])
+def test_the_first_character_of_a_short_spread_label_is_misread(number: int, misread: str) -> None:
+    first, last = misread.split()
+    assert read_page(_spread(number, last, first)) == {k: v for k, v in VALUES.items() if k != "credit_code"}
+
+
+def test_two_characters_before_the_last_of_a_label_are_text_and_no_label() -> None:
+    assert "address" not in read_page(_spread(6, "所", "会务"))
+
+
+def _spread(number: int, last: str, first: str) -> list[TextLine]:
+    """A form whose labels are spread over 150 px, with what was read of the ``number``-th: its last character, and the first."""
     labels = [label for label, _ in COMPANY[1:]]
     page = []
     for at_row, (_, value) in enumerate(COMPANY[1:]):
@@ -127,9 +144,13 @@ def test_only_the_last_character_of_a_short_label_is_left(number: int, rest: str
         label = labels[at_row].replace("    ", "")
         spacing = (150 - 30 * len(label)) / (30 * (len(label) - 1))  # all labels spread over 150 px
         y = 200 + 70 * at_row
-        page.append(at(100 + 120, y, rest) if at_row == number - 1 else at(left, y, label, spacing=spacing))
+        if at_row == number - 1:
+            page += [at(left, y, first)] if first else []
+            page.append(at(100 + 120, y, last))
+        else:
+            page.append(at(left, y, label, spacing=spacing))
         page.append(at(300, y, value))
-    assert read_page(page) == {k: v for k, v in VALUES.items() if k != "credit_code"}
+    return page
 
 
 def test_a_label_of_another_size_than_its_value() -> None:
