@@ -106,7 +106,13 @@ class IdempotencyError(RequestError):
 
 
 class TargetError(RequestError):
+    """``lasting``: it will be refused tomorrow, too; False for a name that cannot be resolved just now."""
+
     code = "webhook_target"
+
+    def __init__(self, message: str, *, lasting: bool = True) -> None:
+        super().__init__(message)
+        self.lasting = lasting
 
 
 class ConflictError(ServeError, ValueError):

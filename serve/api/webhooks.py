@@ -62,7 +62,9 @@ class WebhookOut(BaseModel):
     events: list[Event]
     created_at: str
     disabled_at: str | None
-    disabled_reason: str | None = Field(description="switched off by somebody, or by an answer 410")
+    disabled_reason: str | None = Field(
+        description="switched off by somebody, by an answer 410, or for leading to a private address"
+    )
 
 
 class NewWebhookOut(WebhookOut):

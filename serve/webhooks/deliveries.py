@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 MAX_ATTEMPTS = 12
 FIRST_WAIT_S, LONGEST_WAIT_S, JITTER = 5.0, 12 * 3600.0, 0.2
 """5 s, 20 s, 80 s, 5 min, 21 min, 1.4 h, 5.7 h, then every 12 h: twelve attempts over about two and a half days."""
+OFF = {"gone": "it answered 410 Gone", "refused": "its name led to an address that webhooks are not sent to"}
+"""What switches an endpoint off, and the reason that is shown."""
 LEASE = timedelta(seconds=60)
 """How long an attempt may take before another process may make it: longer than an attempt can."""
 
@@ -100,17 +102,26 @@ def claim(service: Service, tenant: str, limit: int) -> tuple[Due, ...]:
 
 
 def settle(
-    service: Service, due: Due, status: int | None, *, retry_after_s: float | None = None, rng: random.Random | None = None
+    service: Service,
+    due: Due,
+    status: int | None,
+    *,
+    retry_after_s: float | None = None,
+    refused: bool = False,
+    rng: random.Random | None = None,
 ) -> str:
-    """Write what an attempt brought: ``status`` of the answer, None for none. 2xx: delivered. 410: the endpoint is switched off.
-    Anything else is tried again, later and later. Returns delivered | gone | again | failed."""
+    """Write what an attempt brought: ``status`` of the answer, None for none. 2xx: delivered. 410, or an address that is
+    ``refused``: the endpoint is switched off. Anything else is tried again, later and later.
+
+    Returns delivered | gone | refused | again | failed.
+    """
     now = service.clock()
     values: dict[str, Any] = {"last_status": status}
     if status is not None and 200 <= status < 300:
         result = "delivered"
         values |= {"state": "delivered", "delivered_at": written(now)}
-    elif status == 410:
-        result = "gone"
+    elif refused or status == 410:
+        result = "refused" if refused else "gone"
         values |= {"state": "failed"}
     elif due.attempt >= MAX_ATTEMPTS:
         result = "failed"
@@ -124,9 +135,9 @@ def settle(
     with writing(service, due.tenant) as connection:
         this = (deliveries.c.tenant == due.tenant, deliveries.c.delivery_id == due.delivery.delivery_id)
         connection.execute(update(deliveries).where(*this, deliveries.c.state == "pending").values(**values))
-        if result == "gone":
+        if result in OFF:
             endpoint = (webhooks.c.tenant == due.tenant, webhooks.c.webhook_id == due.delivery.webhook_id)
-            off = {"disabled_at": written(now), "disabled_reason": "it answered 410 Gone"}
+            off = {"disabled_at": written(now), "disabled_reason": OFF[result]}
             connection.execute(update(webhooks).where(*endpoint, webhooks.c.disabled_at.is_(None)).values(**off))
     return result
 

@@ -88,16 +88,17 @@ class Sender:
                     _log.warning("a delivery could not be noted", exc_info=outcome)
 
     async def _attempt(self, client: httpx.AsyncClient, due: Due) -> None:
-        status, retry_after = None, None
+        status, retry_after, refused = None, None, False
         try:
             async with asyncio.timeout(DEADLINE_S):
                 status, retry_after = await self._post(client, due)
         except TargetError as error:
+            refused = error.lasting
             _log.warning("webhook refused", exc_info=error, extra={"facts": _facts(due)})
         except (TimeoutError, httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             facts = _facts(due) | {"class": type(error).__name__}
             _log.info("webhook attempt failed", extra={"facts": facts})
-        result = await asyncio.to_thread(settle, self._service, due, status, retry_after_s=retry_after)
+        result = await asyncio.to_thread(settle, self._service, due, status, retry_after_s=retry_after, refused=refused)
         self._service.metrics.webhook_attempt(result)
 
     async def _post(self, client: httpx.AsyncClient, due: Due) -> tuple[int, float | None]:

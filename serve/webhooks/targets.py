@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from urllib.parse import SplitResult, urlsplit
@@ -20,6 +21,7 @@ MAX_URL = 2000
 _NAT64 = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("64:ff9b:1::/48"))
 _PUBLIC_BUT_INTERNAL = frozenset(map(ipaddress.ip_address, ("168.63.129.16", "192.0.0.192")))
 """Addresses of cloud providers' own services that look public: Azure's wire server, Oracle's metadata."""
+_INTERNAL = "webhooks do not go to private, loopback, link-local or reserved addresses (see CERTLOOP_WEBHOOK_PRIVATE)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,8 @@ class Target:
 
 
 def check_url(url: str, *, private: bool) -> None:
-    """Raises TargetError for an address that no endpoint may have, before anything is resolved."""
+    """Raises TargetError for an address that no endpoint may have. Nothing is resolved: what a name leads to is looked at when
+    something is sent."""
     _parts(url, private=private)
 
 
@@ -51,10 +54,10 @@ def resolve(url: str, *, private: bool, lookup: Resolve | None = None) -> Target
     except (OSError, UnicodeError):
         found = []
     if not found:
-        raise TargetError("the host of this webhook cannot be resolved")
+        raise TargetError("the host of this webhook cannot be resolved", lasting=False)
     addresses = [ipaddress.ip_address(text.partition("%")[0]) for text in found]
     if not private and any(refused(address) for address in addresses):
-        raise TargetError("webhooks do not go to private, loopback, link-local or reserved addresses")
+        raise TargetError(_INTERNAL)
     chosen = addresses[0]
     literal = f"[{chosen}]" if chosen.version == 6 else str(chosen)
     path = parts.path or "/"
@@ -93,7 +96,25 @@ def _parts(url: str, *, private: bool) -> SplitResult:
         raise TargetError("the URL of a webhook has a host and no fragment")
     if port is not None and not private and port != 443 and port < 1024:
         raise TargetError("webhooks go to port 443 or to one above 1023")
+    if not private and _names_internal(parts.hostname):
+        raise TargetError(_INTERNAL)
     return parts
+
+
+def _names_internal(host: str) -> bool:
+    """Whether a host is a refused address as it is written, in any way that the system's resolver would take for one (``127.1``,
+    ``2130706433``, ``0x7f.0.0.1``, full-width digits), or a name of this machine. Nothing is looked up."""
+    name = unicodedata.normalize("NFKC", host).replace("\u3002", ".").partition("%")[0].rstrip(".").lower()
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return refused(ipaddress.ip_address(name))
+    except ValueError:
+        pass
+    try:
+        return refused(ipaddress.IPv4Address(socket.inet_aton(name)))
+    except (OSError, UnicodeError):
+        return False
 
 
 def _lookup(host: str, port: int) -> list[str]:

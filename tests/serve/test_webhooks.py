@@ -20,7 +20,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from sqlalchemy import select
+from sqlalchemy import select, update
 from standardwebhooks import Webhook
 from standardwebhooks.webhooks import WebhookVerificationError
 
@@ -372,18 +372,55 @@ def test_addresses_that_no_endpoint_may_have(everybody: Callers, url: str) -> No
     assert answer.json()["code"] in ("webhook_target", "request_invalid")
 
 
-@pytest.mark.parametrize(
-    "host", ["localhost", "127.1", "2130706433", "0x7f.0.0.1", "0177.0.0.1", "[::ffff:127.0.0.1]", "127.0.0.1"]
-)
-def test_this_machine_by_any_name_is_not_called(service: Service, receiver: Receiver, host: str) -> None:
-    """Registered as a harmless address, or before the rule: what counts is where it leads when it is used."""
+LITERAL = [
+    "localhost", "Api.LocalHost", "localhost.", "127.1", "2130706433", "0x7f.0.0.1", "0x7F000001", "0177.0.0.1", "127.0.0.1",
+    "127.0.0.1.", "10.0.0.1", "172.16.3.4", "192.168.1.1", "169.254.169.254", "0.0.0.0", "[::1]", "[::]", "[fe80::1]",
+    "[fe80::1%25eth0]", "[fc00::1]", "[::ffff:127.0.0.1]", "[::ffff:a00:1]", "[64:ff9b::a9fe:a9fe]",
+    "\uff11\uff12\uff17.0.0.1", "127\u30020\u30020\u30021",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("host", LITERAL)
+def test_an_address_written_out_is_refused_before_anything_is_kept(everybody: Callers, host: str) -> None:
+    admin, url = everybody.as_("admin"), f"https://{host}:8443/hook"
+    answer = admin.post("/v1/webhooks", json={"url": url, "events": ["document.done"]})
+    assert (answer.status_code, answer.json()["code"]) == (422, "webhook_target")
+    assert admin.get("/v1/webhooks").json()["items"] == []
+
+
+def test_nor_may_one_be_changed_to_it(callers: Callers) -> None:
+    admin = callers.as_("admin")
+    made = admin.post("/v1/webhooks", json={"url": "https://93.184.216.34/hook", "events": ["document.done"]}).json()
+    answer = admin.patch(f"/v1/webhooks/{made['webhook_id']}", json={"url": "https://[::1]/hook"})
+    assert (answer.status_code, answer.json()["code"]) == (422, "webhook_target")
+    assert admin.get(f"/v1/webhooks/{made['webhook_id']}").json()["url"] == "https://93.184.216.34/hook"
+
+
+@pytest.mark.parametrize("host", ["hook.example.com", "localhost", "2130706433", "[::ffff:127.0.0.1]"])
+def test_a_webhook_that_leads_inside_is_not_called_and_switched_off(service: Service, receiver: Receiver, host: str) -> None:
+    """Registered as a harmless name, or before the rule: what counts is where it leads when it is used."""
     tenants.create(service, ADMIN, ACME)
     port = receiver.server.server_port
-    made, _ = endpoints.create(service, ADMIN, f"https://{host}:{port}/hook", [Event.DOCUMENT_DONE])
+    made, _ = endpoints.create(service, ADMIN, "https://hook.example.com/hook", [Event.DOCUMENT_DONE])
+    with writing(service, ACME) as connection:
+        connection.execute(update(webhooks_table).values(url=f"https://{host}:{port}/hook"))
     happened(service)
-    assert Sender(service).send_due() == 1
+    assert Sender(service, lookup=lambda *_: ["127.0.0.1"]).send_due() == 1
     assert receiver.got == []
+    assert state(service, made.webhook_id) == [("failed", 1, None)]
+    found = endpoints.get(service, ADMIN, made.webhook_id)
+    assert found.disabled_at is not None
+    assert "not sent to" in str(found.disabled_reason)
+    assert Sender(service).send_due() == 0
+
+
+def test_a_name_that_is_not_resolved_just_now_is_asked_again(service: Service, hands: Hands) -> None:
+    tenants.create(service, ADMIN, ACME)
+    made, _ = endpoints.create(service, ADMIN, "https://hook.example.com/hook", [Event.DOCUMENT_DONE])
+    happened(service)
+    assert Sender(service, lookup=lambda *_: []).send_due() == 1
     assert state(service, made.webhook_id) == [("pending", 1, None)]
+    assert endpoints.get(service, ADMIN, made.webhook_id).disabled_at is None
 
 
 def test_a_name_is_resolved_once_and_the_connection_goes_where_it_was_checked(private: Service, receiver: Receiver) -> None:
