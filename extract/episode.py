@@ -78,23 +78,31 @@ def read_page(
     *,
     doc_type: str | None = None,
     faults: FaultSource = no_faults,
+    around: Surroundings | None = None,
 ) -> tuple[list[DocumentReading], Surroundings]:
     """Read every document on an (H, W, 3) RGB page, and what stands beside the fields.
 
-    ``faults`` break tool calls (for tests and training): they are lived with. What breaks by itself is raised.
+    ``faults`` break tool calls (for tests and training): they are lived with. What breaks by itself is raised. ``around`` is what
+    an earlier reading of the same page found beside the fields: no guidance changes it.
     """
     at = datetime.now(UTC).isoformat(timespec="microseconds")
-    readers, around = open_page(image, engine, registry, config, doc_type=doc_type)
+    readers, around = open_page(image, engine, registry, config, doc_type=doc_type, around=around)
     return [_run(reader, at, faults) for reader in readers], around
 
 
 def open_page(
-    image: Image, engine: OcrEngine, registry: Registry, config: ExtractConfig, *, doc_type: str | None = None
+    image: Image,
+    engine: OcrEngine,
+    registry: Registry,
+    config: ExtractConfig,
+    *,
+    doc_type: str | None = None,
+    around: Surroundings | None = None,
 ) -> tuple[list[Reader], Surroundings]:
     """Look at a page for the first time and split it: a reader with its environment for each document, none of them run yet."""
     height, width = image.shape[:2]
     lines = engine.read(image)
-    around = look_around(image, lines, engine)
+    around = around or look_around(image, lines, engine)
     lines = without_seal_text(image, lines, around.seals)
     upright = find_upright(lines, width, height)
     parts = split_lines(upright.lines(lines), registry) if doc_type is None else [upright.lines(lines)]

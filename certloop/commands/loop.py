@@ -33,7 +33,10 @@ def simulate_(
     per_day: Annotated[int, typer.Option("--per-day", min=1, max=500, metavar="N", help="Documents a day.")] = 10,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="The first seed.")] = 0,
     seeds: Annotated[int, typer.Option(min=1, max=50, metavar="N", help="Lives to live through, one seed each.")] = 1,
-    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Write life-SEED.html and life-SEED.json.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="For life-SEED.html and .json; lives that stand there are not lived again."),
+    ] = None,
 ) -> None:
     """Live through a month in minutes: forms drift, auditors answer a quarter and err, rules are learned, a bad candidate comes.
 
@@ -45,11 +48,16 @@ def simulate_(
     from certloop.serve.loop.stream import StreamConfig
 
     for number in range(seed, seed + seeds):
-        life = simulate(SimulationConfig(StreamConfig(days=days, per_day=per_day, seed=number)), _progress)
+        config = SimulationConfig(StreamConfig(days=days, per_day=per_day, seed=number))
+        done = _lived(out, number, days * per_day)
+        if done is not None:
+            typer.echo(json.dumps(done, ensure_ascii=False))
+            continue
+        life = simulate(config, _progress, None if out is None else out / "looks.db")
         said = summary(life)
         typer.echo(json.dumps(said, ensure_ascii=False))
+        sys.stdout.flush()
         if out is not None:
-            out.mkdir(parents=True, exist_ok=True)
             decisions = [{"day": d.day, "what": d.what, "reasons": list(d.reasons)} for d in life.decisions]
             body = said | {"decisions": decisions, "rules": life.rules, "gates": life.gates}
             (out / f"life-{number}.json").write_text(json.dumps(body, ensure_ascii=False, indent=1), "utf-8")
@@ -174,6 +182,17 @@ def _run(run: Run) -> dict[str, Any]:
         "run": run.run_id, "tenant": run.scope, "kind": run.kind, "state": str(run.state), "why": run.error or run.reason,
         "steps": {name: dict(result) for name, result in run.results.items()},
     }  # fmt: skip
+
+
+def _lived(out: Path | None, seed: int, documents: int) -> dict[str, Any] | None:
+    """The summary of a life of this length that stands in ``out`` already."""
+    path = None if out is None else out / f"life-{seed}.json"
+    if path is None or not path.is_file():
+        return None
+    body: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    if body["documents"] != documents:
+        return None
+    return {key: value for key, value in body.items() if key not in ("decisions", "rules", "gates")}
 
 
 def _progress(done: int, total: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,9 @@ class Case:
     doc_type: str
     lines: tuple[TextLine, ...]
     truth: Mapping[str, str | None]
+    right: dict[tuple[int, tuple[Hint, ...]], tuple[DocumentType, frozenset[str]]] = field(default_factory=dict, repr=False)
+    """What ``replay`` found out already: the fields read right under a type and hints. The type is held so that its id
+    stays its own."""
 
     def rows(self) -> list[Row]:
         return rows_of(runs_of(self.lines))

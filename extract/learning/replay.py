@@ -89,14 +89,18 @@ def _nearer(case: Case, field: str, doc_type: DocumentType, old: Sequence[Hint],
     return after >= NEAR and after >= before + GAIN
 
 
-def _right(case: Case, doc_type: DocumentType, hints: Sequence[Hint]) -> set[str]:
-    """The fields whose value is as printed."""
-    values, _ = read_case(case, doc_type, hints)
-    return {
-        name
-        for name, truth in case.truth.items()
-        if truth and name in doc_type.fields and _same(name, truth, values.get(name), doc_type)
-    }
+def _right(case: Case, doc_type: DocumentType, hints: Sequence[Hint]) -> frozenset[str]:
+    """The fields whose value is as printed. A case is read once under the same hints."""
+    key = (id(doc_type), tuple(hints))
+    if key not in case.right:
+        values, _ = read_case(case, doc_type, hints)
+        fields = {
+            name
+            for name, truth in case.truth.items()
+            if truth and name in doc_type.fields and _same(name, truth, values.get(name), doc_type)
+        }
+        case.right[key] = (doc_type, frozenset(fields))
+    return case.right[key][1]
 
 
 def _same(name: str, truth: str, got: str | None, doc_type: DocumentType) -> bool:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from certloop.agentrl.memory import Item, Memory, QuotaError
+from certloop.extract.answer import answer_documents
 from certloop.extract.config import ExtractConfig
-from certloop.extract.engine.embedded import OcrReader
 from certloop.extract.engine.ocr import OcrEngine
+from certloop.extract.episode import read_page
 from certloop.extract.evaluation.normalise import same_value
 from certloop.extract.guidance import Guidance
 from certloop.extract.ingest import Page
 from certloop.extract.learning import Case, guidance_of, learn
+from certloop.extract.result import Document
+from certloop.extract.surroundings import Surroundings
+from certloop.serve.loop.memo import digest
 from certloop.templates import DocumentType, Registry, squash
 
 Rules = tuple[tuple[str, str, Mapping[str, Any]], ...]
@@ -21,22 +26,40 @@ CASES = 30
 """Regression cases that a rule is replayed on, newest first, of its document type."""
 
 
+PAGES = 120
+"""Pages whose surroundings are remembered: seals and covered places are images, and large."""
+
+
 @dataclass(slots=True)
 class Reader:
-    """Reads pages under rules. One engine for all systems."""
+    """Reads pages under rules. One engine for all systems: what OCR sees and what stands around the fields are the same for all
+    of them, and a page under rules that it was read under before is not read again."""
 
     engine: OcrEngine
     registry: Registry
     config: ExtractConfig
+    _around: dict[bytes, Surroundings] = field(default_factory=dict)
+    _read: dict[tuple[bytes, str], tuple[str, dict[str, str]]] = field(default_factory=dict)
 
     def read(self, page: Page, rules: Rules) -> tuple[str, dict[str, str]]:
         """The type found and the values by printed label, of the page's largest document."""
-        guidance = guidance_of(rules) if rules else Guidance()
-        documents = OcrReader(self.engine, self.registry, self.config).read([page], None, guidance).documents
-        if not documents:
-            return "unknown", {}
-        document = max(documents, key=lambda d: sum(f.value is not None for f in d.fields.values()))
-        return document.doc_type, {f.label: f.value for f in document.fields.values() if f.value is not None}
+        seen = digest(page.image)
+        key = (seen, json.dumps([[kind, where, dict(body)] for kind, where, body in rules], sort_keys=True))
+        if key not in self._read:
+            config = replace(self.config, guidance=guidance_of(rules) if rules else Guidance())
+            found, around = read_page(page.image, self.engine, self.registry, config, around=self._around.get(seen))
+            self._around[seen] = around
+            while len(self._around) > PAGES:
+                del self._around[next(iter(self._around))]
+            self._read[key] = _largest(answer_documents(page, found, around))
+        return self._read[key]
+
+
+def _largest(documents: Sequence[Document]) -> tuple[str, dict[str, str]]:
+    if not documents:
+        return "unknown", {}
+    document = max(documents, key=lambda d: sum(f.value is not None for f in d.fields.values()))
+    return document.doc_type, {f.label: f.value for f in document.fields.values() if f.value is not None}
 
 
 def right_fields(truth: Mapping[str, str], values: Mapping[str, str], doc_type: DocumentType) -> set[str]:
