@@ -72,7 +72,8 @@ def _complete(path: str, operation: dict[str, Any]) -> None:
         wanted |= {401, 403, 429}
     if "{" in path:
         wanted.add(404)
-    if "parameters" in operation or "requestBody" in operation:
+    beside_path = any(parameter["in"] != "path" for parameter in operation.get("parameters", ()))
+    if beside_path or "requestBody" in operation:
         wanted.add(422)
     if "requestBody" in operation:
         wanted |= {413, 415}

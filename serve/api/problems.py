@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
 from certloop.agentrl.errors import CertloopError
-from certloop.serve.errors import LimitedError, RequestError, ServeError
+from certloop.serve.errors import LimitedError, MediaTypeError, RequestError, ServeError
 
 MEDIA_TYPE = "application/problem+json"
 STATUS: Mapping[str, int] = {
@@ -110,6 +110,10 @@ def install(app: FastAPI) -> None:
     def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
         if (allow := _overshadowed(request, error)) is not None:
             return answer(405, "method_not_allowed", "Method Not Allowed", request, headers={"Allow": allow})
+        if any(e["loc"][0] == "path" for e in error.errors()):  # an id that cannot be one is no other answer than one of nobody
+            return answer(404, "not_found", "there is nothing by this id in this tenant", request)
+        if _unread(request, error):
+            return problem(MediaTypeError("the body is taken as JSON only: send Content-Type: application/json"), request)
         places = [
             {"loc": [p if isinstance(p, int) else str(p)[:64] for p in e["loc"]], "message": e["msg"]} for e in error.errors()
         ]
@@ -129,6 +133,13 @@ def _overshadowed(request: Request, error: RequestValidationError) -> str | None
     taken for one with an id in that place (``/reviews/{certificate_id}``); None otherwise."""
     taken_for_id = any(e["loc"][0] == "path" for e in error.errors())
     return ", ".join(_methods(request, exact=True)) or None if taken_for_id else None
+
+
+def _unread(request: Request, error: RequestValidationError) -> bool:
+    """Whether a body came that is not called JSON, and was therefore not read as such."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    is_json = kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
+    return not is_json and any(e["loc"] == ("body",) and e["type"] != "missing" for e in error.errors())
 
 
 def _methods(request: Request, *, exact: bool = False) -> list[str]:

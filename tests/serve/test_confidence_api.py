@@ -103,7 +103,7 @@ def test_a_calibration_is_fitted_on_reviews_and_put_in_force(world: World) -> No
         assert eve.post("/v1/calibration/versions/builtin/activate").json()["active"]
         assert eve.get("/v1/calibration").json()["version"] == "builtin-1"
         assert eve.post(f"/v1/calibration/versions/cal_{'0' * 32}/activate").status_code == 404
-        assert eve.post("/v1/calibration/versions/nonsense/activate").status_code == 422
+        assert eve.post("/v1/calibration/versions/nonsense/activate").status_code == 404
     with world.as_("ann") as ann, world.as_("stranger") as stranger:
         assert ann.post("/v1/calibration/versions").status_code == 403
         assert stranger.get("/v1/calibration/versions").status_code == 403

@@ -6,6 +6,7 @@ import importlib
 import json
 import logging
 import pkgutil
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -63,6 +64,19 @@ SHAPE = {"type", "title", "status", "detail", "code", "instance"}
         ("POST", "/v1/keys", {"json": {"name": "张三", "role": "chief"}}, 422, "request_invalid"),
         ("POST", "/v1/keys", {"content": b"{", "headers": {"content-type": "application/json"}}, 422, "request_invalid"),
         ("GET", "/v1/audit?cursor=AAAA", {}, 422, "cursor_invalid"),
+        ("POST", "/v1/keys", {"content": b'{"name": "a", "role": "operator"}'}, 415, "media_type"),
+        (
+            "POST",
+            "/v1/keys",
+            {"content": b"a=1", "headers": {"content-type": "application/x-www-form-urlencoded"}},
+            415,
+            "media_type",
+        ),
+        ("POST", "/v1/keys", {"content": b"{}", "headers": {"content-type": "application/json-seq"}}, 415, "media_type"),
+        ("POST", "/v1/keys", {}, 422, "request_invalid"),
+        ("PATCH", "/v1/tenant", {"content": b'{"settings": {}}', "headers": {"content-type": "text/plain"}}, 415, "media_type"),
+        ("GET", "/v1/documents/%00", {}, 404, "not_found"),
+        ("GET", "/v1/documents/..%2f..", {}, 404, "not_found"),
         ("POST", "/v1/webhooks", {"json": {"url": "http://a.example/", "events": ["batch.done"]}}, 422, "webhook_target"),
     ],
 )
@@ -75,6 +89,23 @@ def test_one_shape(everybody: Callers, method: str, path: str, options: dict[str
     assert body["title"] == TITLES[status]
     assert body["type"] == f"urn:certloop:problem:{code}"
     assert body["instance"] == f"urn:request:{answer.headers['x-request-id']}"
+
+
+def test_an_id_that_cannot_be_one_is_answered_like_one_of_nobody(everybody: Callers) -> None:
+    """On every route with an id in its path: 404 and the same words, whatever is wrong with it."""
+    client, seen = everybody.as_("admin"), 0
+    schema = client.get("/openapi.json").json()
+    for path, item in schema["paths"].items():
+        names = re.findall(r"{(\w+)}", path)
+        for method in item.keys() & {"get", "post", "patch", "delete"} if names else ():
+            body = item[method].get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+            example = schema["components"]["schemas"].get(body.get("$ref", "").rpartition("/")[2], {}).get("example")
+            for wrong in ("x", "doc_" + "0" * 31, "DOC_" + "0" * 32, "%F0%9F%98%80", "doc_" + "0" * 32 + "%0A"):
+                filled = re.sub(r"{(\w+)}", wrong, path)
+                answer = client.request(method, filled, json=example)
+                assert (answer.status_code, answer.json()["code"]) == (404, "not_found"), (method, filled, answer.text)
+                seen += 1
+    assert seen > 100
 
 
 def test_a_refused_method_names_those_there_are(everybody: Callers) -> None:
