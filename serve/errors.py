@@ -15,6 +15,7 @@ ServeError                     serve_error                base
 ├── ConflictError              conflict                   the thing is in another state than the request needs
 │   ├── NotReadyError          not_ready                  a result that is not there yet
 │   ├── ClaimedError           review_claimed             somebody else holds the review
+│   ├── UnsaidError            fields_unsaid              an approval of another type whose required fields nobody filled in
 │   └── UndoError              undo_too_late              a decision that cannot be taken back (any more)
 ├── PreconditionError          precondition_failed        If-Match names another revision than the current one
 ├── PreconditionMissingError   precondition_required      a change without If-Match
@@ -121,6 +122,16 @@ class ConflictError(ServeError, ValueError):
 
 class ClaimedError(ConflictError):
     code = "review_claimed"
+
+
+class UnsaidError(ConflictError):
+    """``errors`` names the fields, as those of RequestError."""
+
+    code = "fields_unsaid"
+
+    def __init__(self, message: str, errors: Sequence[Mapping[str, object]] = ()) -> None:
+        super().__init__(message)
+        self.errors = tuple(errors)
 
 
 class UndoError(ConflictError):

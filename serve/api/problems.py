@@ -13,14 +13,14 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
 from certloop.agentrl.errors import CertloopError
-from certloop.serve.errors import LimitedError, MediaTypeError, RequestError, ServeError
+from certloop.serve.errors import LimitedError, MediaTypeError, RequestError, ServeError, UnsaidError
 
 MEDIA_TYPE = "application/problem+json"
 STATUS: Mapping[str, int] = {
     "unauthenticated": 401, "login_failed": 401,
     "forbidden": 403, "csrf": 403, "consent_missing": 403,
     "not_found": 404, "blob_missing": 404, "method_not_allowed": 405,
-    "conflict": 409, "event_duplicate": 409, "not_ready": 409, "review_claimed": 409, "undo_too_late": 409,
+    "conflict": 409, "event_duplicate": 409, "not_ready": 409, "review_claimed": 409, "fields_unsaid": 409, "undo_too_late": 409,
     "erased": 410, "precondition_failed": 412, "too_large": 413, "archive_too_large": 413, "media_type": 415,
     "request_invalid": 422, "cursor_invalid": 422, "webhook_target": 422, "tenant_settings": 422, "unknown_type": 422,
     "unknown_kind": 422, "tenant_invalid": 422, "event_invalid": 422, "signal_invalid": 422, "calibration_invalid": 422,
@@ -76,7 +76,7 @@ def problem(error: CertloopError, request: Request | None = None) -> JSONRespons
     """The answer to a typed error."""
     status = STATUS.get(error.code) or (422 if isinstance(error, ValueError) and not isinstance(error, OSError) else 500)
     headers = dict(error.headers) if isinstance(error, ServeError) else {}
-    errors = error.errors if isinstance(error, RequestError) else ()
+    errors = error.errors if isinstance(error, RequestError | UnsaidError) else ()
     if status == 503 and not isinstance(error, LimitedError):
         headers["Retry-After"] = "5"
     return answer(status, error.code, error.message, request, headers=headers, errors=errors)

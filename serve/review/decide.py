@@ -14,14 +14,14 @@ from certloop.agentrl.store import reader as stored
 from certloop.serve.db.access import writing
 from certloop.serve.db.schema import uploads
 from certloop.serve.dossier.check import check_again
-from certloop.serve.errors import UndoError
+from certloop.serve.errors import UndoError, UnsaidError
 from certloop.serve.feedback.signals import write_signals
 from certloop.serve.people.roles import Permission
 from certloop.serve.review import certificate as certs
 from certloop.serve.review import double, history
 from certloop.serve.review.certificate import Certificate
 from certloop.serve.review.claims import Review, change, earlier, hold, later, load
-from certloop.serve.review.edits import checked_comment
+from certloop.serve.review.edits import checked_comment, unsaid, working_fields
 from certloop.serve.review.history import Action
 from certloop.serve.review.policy import policy_of
 from certloop.serve.review.signals import approval_signals, comment_signals, edited_labels
@@ -95,7 +95,8 @@ class _Case:
 
 
 def approve(service: Service, actor: Actor, certificate_id: str, revision: int, *, comment: str | None = None) -> Decision:
-    """The certificate is right as it stands. Raises as :func:`claims.claim`, PreconditionError for another revision."""
+    """The certificate is right as it stands. Raises as :func:`claims.claim`, PreconditionError for another revision,
+    UnsaidError where it was taken for another type and required fields of that were left alone."""
 
     def signals(case: _Case, origin: Origin) -> list[Signal]:
         read, final = certs.as_read(case.connection, case.certificate), case.certificate.fields
@@ -165,6 +166,8 @@ def _decide(
         review = hold(service, connection, actor, certificate_id)
         certs.check_revision(certificate, revision)
         case = _Case(service, connection, actor, certificate, review, now)
+        if state == "approved":
+            _check_said(case)
         if comment is not None:
             more = {"second": True} if case.second else {}
             _note(connection, actor, certificate_id, now, Action.COMMENTED, comment=checked_comment(comment), **more)
@@ -186,6 +189,21 @@ def _decide(
         _note(connection, actor, certificate_id, now, action, signals=list(ids), **details)
         _tell(connection, service, certificate, Event(f"review.{state}"), state, new)
         return Decision(certificate_id, state, new, ids, later(now, policy.undo_s))
+
+
+def _check_said(case: _Case) -> None:
+    """A type that a person changed makes other fields required, and no reader has looked for those: a person must."""
+    kind = case.service.registry.types.get(case.certificate.doc_type)
+    if kind is None or kind.id == certs.as_read(case.connection, case.certificate)["doc_type"]:
+        return
+    missing = unsaid(kind, working_fields(case.connection, case.review, case.certificate, kind))
+    if missing:
+        places = [{"loc": ["fields", name], "message": "required and not said"} for name in missing]
+        words = "，".join(f"「{kind.fields[name].label}」({name})" for name in missing)
+        said = (
+            f"{kind.id} requires fields that nobody has filled in: {words}. Correct each: a value, or null and why there is none"
+        )
+        raise UnsaidError(said, places)
 
 
 def _batch_of(connection: Connection, certificate: Certificate) -> str | None:

@@ -64,8 +64,13 @@ def edit(
             raise RequestError("the second look keeps the type of the certificate", [{"loc": ["doc_type"], "message": "refused"}])
         kind = service.registry.types.get(certificate.doc_type) if doc_type is None else service.registry.get(doc_type)
         fields = working_fields(connection, review, certificate, kind)
-        changed: dict[str, FieldJson] = dict(fields) if doc_type is None or kind is None else retyped(kind, fields)
-        read = certs.as_read(connection, certificate)["fields"]
+        document = certs.as_read(connection, certificate)
+        read: Fields = document["fields"]
+        changed: dict[str, FieldJson] = dict(fields)
+        if kind is not None and kind.id != certificate.doc_type:
+            changed = retyped(kind, {**read, **fields})
+        if kind is not None and kind.id != document["doc_type"]:
+            read = {}  # what somebody says of a form that was read as another one is never "as it was read"
         by = {"by": actor.actor_id, "at": now}
         note = _Notes(connection, actor, certificate_id, now, second)
         for name, wanted in edits.items():
@@ -87,36 +92,45 @@ def corrected(
     status = _status(spec, wanted)
     if read is not None and (wanted.value, status.value) == (read["value"], read["status"]):
         return dict(read)
-    verdicts = tuple(v for kind in spec.validator_kinds for v in validate(kind, wanted.value)) if wanted.value is not None else ()
-    result = FieldResult(
-        spec.label,
-        wanted.value,
-        normalised=normalise(spec.validator_kinds[0], wanted.value) if wanted.value is not None else None,
-        status=status,
-        confidence=1.0,
-        validations=verdicts,
-        suggestion=next((v.suggestion for v in verdicts if v.suggestion), None),
-    )
+    result = _with_checks(spec, wanted.value, status, 1.0)
     place = {"box": before["box"], "page": before["page"]} if before is not None else {}
     return result.to_json() | place | {"edited": dict(by)}
 
 
 def retyped(doc_type: DocumentType, fields: Fields) -> dict[str, FieldJson]:
-    """The fields as those of another type: what has the same id stays, the rest is absent."""
-    return {
-        name: {**fields[name], "label": spec.label}
-        if name in fields
-        else FieldResult(spec.label, None, status=FieldStatus.ABSENT).to_json()
-        for name, spec in doc_type.fields.items()
-    }
+    """The fields as those of another type: what has the same id stays and is checked by that type's rules, the rest is absent."""
+    return {name: _rechecked(spec, fields.get(name)) for name, spec in doc_type.fields.items()}
+
+
+def _rechecked(spec: FieldSpec, field: FieldJson | None) -> FieldJson:
+    if field is None:
+        return FieldResult(spec.label, None, status=FieldStatus.ABSENT).to_json()
+    result = _with_checks(spec, field["value"], FieldStatus(field["status"]), field["confidence"]).to_json()
+    kept = {name: field[name] for name in ("box", "page", "edited") if name in field}
+    return result | kept
+
+
+def unsaid(doc_type: DocumentType, fields: Fields) -> tuple[str, ...]:
+    """Of a certificate that was taken for another type: the required fields that have no value and of which nobody said why; of a
+    group of which one is enough the first."""
+
+    def said(name: str) -> bool:
+        field = fields.get(name)
+        return field is not None and (field["value"] is not None or "edited" in field)
+
+    groups = [(name,) for name in doc_type.required] + list(doc_type.one_of)
+    return tuple(group[0] for group in groups if not any(map(said, group)))
 
 
 def working_fields(connection: Connection, review: Review, certificate: Certificate, kind: DocumentType | None) -> Fields:
     """What the holder of a review works on. A second look begins with what was read and sees only its own corrections."""
     if review.state == "open":
         return certificate.fields
-    read = certs.as_read(connection, certificate)["fields"]
-    fields = dict(read) if kind is None or set(read) <= set(kind.fields) else retyped(kind, read)
+    document = certs.as_read(connection, certificate)
+    read: Fields = document["fields"]
+    same = kind is None or kind.id == document["doc_type"]
+    fields = dict(read) if same or kind is None else retyped(kind, read)
+    read = read if same else {}
     for entry in own_entries(history.entries(connection, certificate.tenant, certificate.certificate_id), review):
         if entry.action is Action.EDITED and entry.field is not None and kind is not None:
             wanted = Edit(entry.details["new"], FieldStatus(entry.details["status"]))
@@ -137,6 +151,19 @@ def checked_comment(comment: str) -> str:
             f"a comment is 1 to {MAX_COMMENT_CHARS} printable characters", [{"loc": ["comment"], "message": "not a comment"}]
         )
     return text
+
+
+def _with_checks(spec: FieldSpec, value: str | None, status: FieldStatus, confidence: float) -> FieldResult:
+    verdicts = tuple(v for kind in spec.validator_kinds for v in validate(kind, value)) if value is not None else ()
+    return FieldResult(
+        spec.label,
+        value,
+        normalised=normalise(spec.validator_kinds[0], value) if value is not None else None,
+        status=status,
+        confidence=confidence,
+        validations=verdicts,
+        suggestion=next((v.suggestion for v in verdicts if v.suggestion), None),
+    )
 
 
 def _status(spec: FieldSpec, wanted: Edit) -> FieldStatus:

@@ -12,6 +12,7 @@ import pytest
 
 from certloop.serve.db.access import reading
 from certloop.serve.review import certificate as certs
+from certloop.templates import load_types
 from tests.serve.audit_world import CODE, WRONG_CODE, World, less_sure, licence, open_world
 
 
@@ -158,6 +159,51 @@ def test_a_certificate_can_be_taken_for_another_type(world: World) -> None:
     assert body["doc_type"] == "device_operation_permit"
     assert body["fields"]["name"]["label"] == "企业名称" and body["fields"]["name"]["value"] == "样例甲商贸有限公司"
     assert "registered_capital" not in body["fields"] and body["fields"]["quality_manager"]["status"] == "absent"
+
+
+def test_taking_the_type_back_brings_what_was_read(world: World) -> None:
+    certificate = world.certificate(less_sure(licence(credit_code=WRONG_CODE), "address", 0.3))
+    with world.as_("ann") as ann:
+        assert patch(ann, certificate, '"2"', doc_type="device_operation_permit").status_code == 200
+        back = patch(ann, certificate, '"3"', doc_type="business_licence").json()
+    assert back["fields"]["credit_code"]["value"] == WRONG_CODE, "what was read is there again"
+    assert back["fields"]["established_on"]["value"] == "2019年03月05日"
+    assert back["fields"]["credit_code"]["edited"] is None
+    assert any(v["outcome"] == "fail" and v["severity"] == "hard" for v in back["fields"]["credit_code"]["validations"])
+
+
+def test_an_approval_as_another_type_needs_its_required_fields(world: World) -> None:
+    """Nobody has looked for them: the reader read another form. A person says each, be it that nothing stands there."""
+    required = load_types().get("device_operation_permit").required
+    certificate = world.certificate(less_sure(licence(), "address", 0.3))
+    with world.as_("ann") as ann:
+        missing = patch(ann, certificate, '"2"', doc_type="device_operation_permit").json()["missing"]
+        assert missing and set(missing) <= set(required)
+        refused = ann.post(f"/v1/reviews/{certificate}/approve", headers={"If-Match": '"3"'})
+        assert (refused.status_code, refused.json()["code"]) == (409, "fields_unsaid")
+        assert [row["loc"] for row in refused.json()["errors"]] == [["fields", name] for name in missing]
+        assert ann.get(f"/v1/reviews/{certificate}").json()["state"] == "open"
+        first, *others = missing
+        said = {first: "京样食药监械经营许20190001号"} | {name: {"value": None, "status": "absent"} for name in others}
+        tag = patch(ann, certificate, '"3"', fields=said).headers["etag"]
+        approved = ann.post(f"/v1/reviews/{certificate}/approve", headers={"If-Match": tag})
+    assert (approved.status_code, approved.json()["state"]) == (200, "approved")
+
+
+def test_a_second_look_at_another_type_says_its_fields_too(world: World) -> None:
+    world.settings(review={"double_check": 1.0})
+    certificate = world.certificate(less_sure(licence(), "address", 0.3))
+    with world.as_("ann") as ann, world.as_("bob") as bob:
+        missing = patch(ann, certificate, '"2"', doc_type="device_operation_permit").json()["missing"]
+        said = dict.fromkeys(missing, "样例")
+        tag = patch(ann, certificate, '"3"', fields=said).headers["etag"]
+        assert ann.post(f"/v1/reviews/{certificate}/approve", headers={"If-Match": tag}).status_code == 200
+        world.clock.pass_s(120)
+        tag = bob.post(f"/v1/reviews/{certificate}/claim").headers["etag"]
+        refused = bob.post(f"/v1/reviews/{certificate}/approve", headers={"If-Match": tag})
+        assert (refused.status_code, refused.json()["code"]) == (409, "fields_unsaid")
+        tag = patch(bob, certificate, tag, fields=dict.fromkeys(missing)).headers["etag"]
+        assert bob.post(f"/v1/reviews/{certificate}/approve", headers={"If-Match": tag}).status_code == 200
 
 
 def test_fields_and_history_are_sealed_where_the_store_is(tmp_path: Path) -> None:

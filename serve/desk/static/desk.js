@@ -33,6 +33,7 @@ const WORDS = {
   review_claimed: ['另一位审核员正在处理这份证照。', 'Somebody else is working on this certificate.'],
   precondition_failed: ['这份证照刚被别人改过；已载入最新内容，请再看一遍。', 'It was changed meanwhile; the latest is shown. Look again.'],
   conflict: ['这份证照的状态已经变了。', 'This certificate is in another state by now.'],
+  fields_unsaid: ['改了证照类型后，还有必填项没有填写：请逐项填写，或注明没有。', 'Fields that this type requires were not filled in: say what stands there, or that nothing does.'],
   undo_too_late: ['超过一分钟，不能再撤销。', 'More than a minute ago: it cannot be taken back.'],
   rate_limited: ['请求太快，请稍等几秒。', 'Too many requests; wait a few seconds.'],
   too_large: ['文件太大。', 'The file is too large.'],
