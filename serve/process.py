@@ -57,6 +57,8 @@ def run_api(
             start_accepting(service)
         app = create_app(service)
         if desk:
+            if service.readers is not None:
+                service.readers.warm()  # in its own process, while Gradio is imported in this one
             from certloop.serve.desk import mount
 
             mount(app)

@@ -34,6 +34,8 @@ START_TIMEOUT_S = 120.0
 NICER = 5
 """Readers take what the API leaves of the processor: answers stay quick while documents are read."""
 _PR_SET_PDEATHSIG = 1
+_WARMING = "warming"
+"""Who holds a seat while its process is started before there is a document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +169,19 @@ class Readers:
             return self._answer(self._started(seat), seat, Job(0, source, key, doc_type, steer()), timeout_s)
         finally:
             self._give_back(key, seat)
+
+    def warm(self) -> None:
+        """Start one reader's process, unless one is there: it loads its models while the rest of the service starts."""
+        with self._changed:
+            seat = self._free.pop() if self._free and not self._closing else None
+            if seat is not None:
+                seat.key, seat.stopped = _WARMING, False
+                self._busy[_WARMING] = seat
+        if seat is not None:
+            try:
+                self._started(seat)
+            finally:
+                self._give_back(_WARMING, seat)
 
     def stop(self, key: str) -> None:
         """End the reading of one document, if it is read here."""

@@ -89,7 +89,7 @@ class Upload extends HTMLElement {
 
   async follow(batch) {
     let known = new Set();
-    for (let pause = 300; !this.gone; pause = Math.min(2000, pause * 1.2)) {
+    for (let pause = 300; !this.gone; pause = Math.min(2000, pause * 1.05)) { // a page takes seconds: ask often at first
       const items = [];
       for (let cursor = ''; ;) {
         const { body } = await api(`/v1/batches/${batch.id}/documents?limit=200${cursor}`);
