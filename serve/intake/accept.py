@@ -12,6 +12,7 @@ from sqlalchemy import Connection, func, insert, select
 from certloop.agentrl.store import Batch
 from certloop.agentrl.store.events import new_id
 from certloop.agentrl.trajectory import Consent
+from certloop.extract.ingest.errors import FileEmptyError
 from certloop.serve.db.access import seal_json, writing
 from certloop.serve.db.schema import batches, uploads
 from certloop.serve.dossier.compare import check_expected
@@ -115,10 +116,13 @@ def accept(
 ) -> Answer:
     """Accept files, all or none, as single documents or as one batch; the same ``key`` again gives the same answer.
 
-    Raises QueueFullError, RequestError, UnknownTypeError, and the store's errors; then nothing is accepted.
+    A file without a byte is refused when it comes alone; in a batch it is the one that fails, by the reader's word.
+    Raises QueueFullError, RequestError, FileEmptyError, UnknownTypeError, and the store's errors; then nothing is accepted.
     """
     actor.require(Permission.DOCUMENTS_WRITE)
     _check(service, files, wishes)
+    if batch is None and not all(file.size_bytes for file in files):
+        raise FileEmptyError("this file has 0 bytes; was it uploaded whole?")
     tenant = actor.tenant
     with writing(service, tenant) as connection:
         if key is not None and (known := replay(connection, tenant, key)) is not None:

@@ -117,6 +117,13 @@ def test_json_that_is_no_reference_is_refused(callers: Callers, body: bytes) -> 
     assert (answer.status_code, answer.json()["code"]) == (422, "request_invalid")
 
 
+def test_a_file_without_a_byte_is_refused_at_once(callers: Callers) -> None:
+    answer = post(callers.as_("operator"), b"", key="k-empty")
+    assert (answer.status_code, answer.json()["code"]) == (422, "file_empty")
+    assert (count(callers.service), waiting_jobs(callers.service)) == (0, 0)
+    assert post(callers.as_("operator"), PNG, key="k-empty").status_code == 202  # the key was not used up
+
+
 def test_a_form_without_a_file_or_with_two_is_refused(callers: Callers) -> None:
     operator = callers.as_("operator")
     assert operator.post("/v1/documents", files={"other": ("a.png", PNG)}).status_code == 422

@@ -150,20 +150,29 @@ def _many_pixels() -> bytes:
 @pytest.mark.parametrize(
     ("content", "code"),
     [
-        (b"", "file_empty"),
         (b"<script>alert(1)</script>", "format_unsupported"),
         (b"PK\x03\x04" + b"\0" * 100, "format_unsupported"),
         (_truncated(), "image_truncated"),
         (_many_pixels(), "image_too_many_pixels"),
         (b"%PDF-1.7\nnothing", "pdf_corrupt"),
     ],
-    ids=["empty", "text", "archive", "truncated", "pixels", "pdf"],
+    ids=["text", "archive", "truncated", "pixels", "pdf"],
 )
 def test_a_hostile_file_fails_alone_with_its_code(client: Any, content: bytes, code: str) -> None:
     state = ended(client, post(client, content, "hostile").json()["id"])
     assert (state["status"], state["error"]["code"], state["attempts"]) == ("failed", code, 1)
     result = client.get(f"/v1/documents/{state['id']}/result").json()
     assert (result["status"], result["error"]["code"], result["documents"]) == ("failed", code, [])
+
+
+def test_an_empty_file_of_a_batch_fails_alone(client: Any) -> None:
+    files = [("files", ("empty.png", b"")), ("files", ("page.png", small_page(61)))]
+    batch = client.post("/v1/batches", files=files)
+    assert batch.status_code == 202, batch.text
+    rows = client.get(f"{batch.headers['location']}/documents").json()["items"]
+    empty, page = (ended(client, row["id"]) for row in rows)
+    assert (empty["status"], empty["error"]["code"]) == ("failed", "file_empty")
+    assert (page["status"], page["error"]) == ("done", None)
 
 
 def test_deleting_takes_results_pages_trajectories_and_reviews(live: Live, client: Any) -> None:
