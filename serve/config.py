@@ -93,5 +93,10 @@ class ServeConfig:
             return self.artefact_dir
         file = self.database_url.removeprefix("sqlite:///")
         if file != self.database_url:
-            return Path(file).expanduser().parent / "artefacts"
+            return beside(Path(file).expanduser(), "artefacts")
         return Path("~/.local/share/certloop/artefacts").expanduser()
+
+
+def beside(sqlite_file: Path, name: str) -> Path:
+    """A folder of its own for each database file, as the store has for its images."""
+    return sqlite_file.parent / (name if sqlite_file.name == "store.db" else f"{sqlite_file.name}.{name}")

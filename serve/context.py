@@ -41,6 +41,7 @@ class Service:
         self._jobs: Jobs | None = None
         self._handles: dict[str, TenantStore] = {}
         self.readers: Readers | None = None
+        self.releases_checked: tuple[datetime, str] | None = None  # when, and what was found
         self.ending = False  # streams end by themselves, so that the process may
 
     @classmethod

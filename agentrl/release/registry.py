@@ -263,6 +263,23 @@ class Registry:
         with reading(self._engine, None) as connection:
             return tuple(self._findings(connection))
 
+    def verify_serving(self) -> tuple[str, ...]:
+        """As :meth:`verify`, of what answers now alone: each scope's log and pointer, and the releases that these name."""
+        with reading(self._engine, None) as connection:
+            return tuple(self._serving(connection))
+
+    def _serving(self, connection: Connection) -> Iterator[str]:
+        for scope in sorted(connection.execute(select(log.c.scope).distinct()).scalars()):
+            broken = list(_chain(connection, scope))
+            yield from broken
+            pointer = None if any(line.startswith("log ") for line in broken) else _followed(connection, scope)
+            for release_id in filter(None, (pointer.active, pointer.candidate)) if pointer is not None else ():
+                try:
+                    for digest in _record(connection, release_id, scope).artefacts.values():
+                        self.artefacts.path(digest)
+                except ReleaseError as error:
+                    yield f"release {release_id}: {error.message}"
+
     def _findings(self, connection: Connection) -> Iterator[str]:
         for row in connection.execute(select(records)):
             if sha256_text(row.body) != row.body_sha256:
@@ -322,18 +339,18 @@ def _followed(connection: Connection, scope: str) -> Pointer | None:
     last = connection.execute(query).first()
     if last is None:
         return None
-    said = json.loads(last.details)
+    try:
+        said = json.loads(last.details)
+        where = Pointer(said["active"], said["previous"], said["candidate"], said["to_share"], last.position, last.at)
+    except (TypeError, ValueError, KeyError):
+        raise RegistryDamagedError(f"the log of {scope} was changed by hand; nothing of it is followed") from None
     try:
         found = _pointer(connection, scope)
     except RegistryDamagedError:
         found = None
-    if found is not None and (found.active, found.candidate, found.share) == (
-        said["active"],
-        said["candidate"],
-        said["to_share"],
-    ):
+    if found is not None and (found.active, found.candidate, found.share) == (where.active, where.candidate, where.share):
         return found
-    return Pointer(said["active"], said["previous"], said["candidate"], said["to_share"], last.position, last.at)
+    return where
 
 
 def _record(connection: Connection, release_id: str, scope: str) -> Release:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,13 +14,16 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import select, text
 
 from certloop.agentrl.errors import CertloopError
+from certloop.agentrl.release import RegistryDamagedError
 from certloop.agentrl.store import LocalBlobs
 from certloop.serve.api.problems import answer
 from certloop.serve.api.security import Allowed, BearerHeader, SessionCookie, allowed, public
 from certloop.serve.api.shapes import Open
+from certloop.serve.confidence.versions import builtin
 from certloop.serve.context import Service
 from certloop.serve.db.access import reading
 from certloop.serve.db.schema import executors
+from certloop.serve.errors import CalibrationError
 from certloop.serve.jobs.leases import database_now
 from certloop.serve.ops import metrics
 from certloop.serve.ops.reload import reload as reload_service
@@ -28,6 +33,9 @@ from certloop.serve.people.roles import Permission
 
 router = APIRouter(tags=["operations"])
 PROBE_TENANT = "default"
+CHECKS = ("database", "blobs", "executor", "releases", "confidence")
+RELEASES_AGAIN = timedelta(seconds=15)
+_log = logging.getLogger("certloop.serve.ops")
 _SAMPLE = """\
 # HELP certloop_documents Documents by status.
 # TYPE certloop_documents gauge
@@ -46,9 +54,7 @@ class Reloaded(BaseModel):
 
 
 class Ready(BaseModel):
-    model_config = ConfigDict(
-        json_schema_extra={"example": {"status": "ready", "checks": {"database": "ok", "blobs": "ok", "executor": "ok"}}}
-    )
+    model_config = ConfigDict(json_schema_extra={"example": {"status": "ready", "checks": dict.fromkeys(CHECKS, "ok")}})
     status: str
     checks: dict[str, str]
 
@@ -61,8 +67,15 @@ def healthz() -> Alive:
 
 @router.get("/readyz", summary="Is it ready", dependencies=[Depends(public)], response_model=Ready)
 def readyz(request: Request, service: Open) -> Any:
-    """Whether the database and the place of the images answer and somebody holds a lease to read documents; else 503."""
-    checks = {"database": _database(service), "blobs": _blobs(service), "executor": _executor(service)}
+    """Whether the database and the place of the images answer, somebody holds a lease to read documents, and what they are read
+    with is as it was written: the releases that serve, and the calibration that everybody begins with; else 503."""
+    checks = {
+        "database": _database(service),
+        "blobs": _blobs(service),
+        "executor": _executor(service),
+        "releases": _releases(service),
+        "confidence": _confidence(),
+    }
     wrong = [{"loc": [name], "message": words} for name, words in checks.items() if words != "ok"]
     if wrong:
         return answer(503, "service_closed", "not ready", request, headers={"Retry-After": "5"}, errors=wrong)
@@ -132,3 +145,29 @@ def _executor(service: Service) -> str:
             return "ok" if connection.execute(select(executors.c.executor_id).where(held).limit(1)).first() else "no worker"
     except CertloopError as error:
         return error.code
+
+
+def _releases(service: Service) -> str:
+    """``registry_damaged`` where a log, a pointer, a record or a file of a release that serves was changed or lost. A pointer
+    that was moved by hand is passed over, so documents are still read; somebody has to look all the same. Files are hashed, so
+    an answer is given again for a while."""
+    known = service.releases_checked
+    if known is not None and service.clock() - known[0] < RELEASES_AGAIN:
+        return known[1]
+    try:
+        found = service.loop.registry.verify_serving()
+        for line in found:
+            _log.error("releases: %s", line)
+        words = RegistryDamagedError.code if found else "ok"
+    except CertloopError as error:
+        words = error.code
+    service.releases_checked = (service.clock(), words)
+    return words
+
+
+def _confidence() -> str:
+    try:
+        builtin()
+    except (CertloopError, OSError, ValueError, KeyError, TypeError):
+        return CalibrationError.code
+    return "ok"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from sqlalchemy import select, update
 
 from certloop.agentrl.errors import CertloopError
+from certloop.agentrl.release import ReleaseError
 from certloop.agentrl.store import (
     BlobCorruptError,
     BlobMissingError,
@@ -40,6 +41,7 @@ T = TypeVar("T")
 MAX_VANISHED = 15
 """Tries that may end without a word (the whole service was killed) before the document is taken for the cause."""
 AGAIN_AFTER_S = (2.0, 10.0, 60.0, 300.0)
+REPAIR_S = 60.0
 OUTAGE_WAIT_S = 0.5
 MAX_OUTAGE_WAIT_S = 30.0
 _log = logging.getLogger("certloop.serve.work")
@@ -117,16 +119,21 @@ class Work:
             self._failed(claims[0], error)
 
     def _failed(self, mine: Claim, error: CertloopError) -> None:
-        """A try failed, and not by the file's own fault: try again later, or never."""
+        """A try failed, and not by the file's own fault: try again later, or never. Damage to the releases is nobody's try: the
+        document waits until somebody has mended them."""
+        if isinstance(error, ReleaseError):
+            _log.error("%s waits: %s", mine.document_id, error.code)
+            self._patiently(lambda: self._again(replace(mine, before=mine.before + 1), error, REPAIR_S))
+            return
         mine_now = replace(mine, failures=mine.failures + 1)
         _log.warning("try %d of %s failed: %s", mine.attempt, mine.document_id, error.code)
         if mine_now.failures >= self._service.config.jobs.attempts:
             self._patiently(lambda: give_up(self._service, mine_now, error))
         else:
-            self._patiently(lambda: self._again(mine_now, error))
+            delay_s = AGAIN_AFTER_S[min(mine_now.failures, len(AGAIN_AFTER_S)) - 1]
+            self._patiently(lambda: self._again(mine_now, error, delay_s))
 
-    def _again(self, mine: Claim, error: CertloopError) -> None:
-        delay_s = AGAIN_AFTER_S[min(mine.failures, len(AGAIN_AFTER_S)) - 1]
+    def _again(self, mine: Claim, error: CertloopError, delay_s: float) -> None:
         with writing(self._service, mine.tenant) as connection:
             if settle(connection, mine, {"status": Status.QUEUED, "error": note_of(mine, error)}):
                 self._service.jobs.enqueue(connection, mine.tenant, mine.document_id, mine.priority, delay_s)
