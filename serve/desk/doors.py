@@ -18,6 +18,7 @@ from certloop.serve.api.problems import problem
 from certloop.serve.api.security import SESSION_COOKIE, allowed, known_at_desk, public, signed_in
 from certloop.serve.api.sessions import MeOut, me_of
 from certloop.serve.api.shapes import Open
+from certloop.serve.desk import fonts, people, samples
 from certloop.serve.desk.context import Desk, Language
 from certloop.serve.errors import UnauthenticatedError
 from certloop.serve.people import sessions
@@ -31,9 +32,8 @@ if TYPE_CHECKING:
     from certloop.serve.context import Service
 
 STATIC = FilePath(__file__).parent / "static"
-EXAMPLES = FilePath(__file__).resolve().parents[2] / "examples"
-"""Beside the rooms in a checkout; a wheel has none, and then the desk offers none."""
-SAMPLES = (".jpg", ".jpeg", ".png", ".pdf")
+KINDS = {".jpg": "image/jpeg", ".png": "image/png", ".pdf": "application/pdf"}
+YEAR = {"Cache-Control": "public, max-age=31536000"}
 router = APIRouter(include_in_schema=False)
 
 
@@ -132,7 +132,24 @@ def desk_session(request: Request, service: Open, actor: Annotated[Actor, Depend
         for kind in service.registry.types.values()
     ]
     more: dict[str, Any] = {"csrf_token": sessions.csrf_token(secret) if secret else None, "demo": service.config.demo}
-    return SessionOut(**me_of(actor).model_dump(), **more, types=types, samples=_samples() if _uploads(actor) else [])
+    offered = samples.names() if actor.may(Permission.DOCUMENTS_WRITE) else []
+    return SessionOut(**me_of(actor).model_dump(), **more, types=types, samples=offered)
+
+
+@router.get("/desk/people")
+def desk_people(service: Open, actor: Annotated[Actor, Depends(allowed(Permission.REVIEWS_READ))]) -> dict[str, str]:
+    """What to call those whose ids stand in histories: logins of users and names of keys, of the caller's tenant."""
+    return people.names(service, actor)
+
+
+@router.get("/desk/font/rare.css", dependencies=[Depends(public)])
+def font_rule() -> Response:
+    return Response(fonts.rule(), media_type="text/css; charset=utf-8", headers={"Cache-Control": "no-cache"})
+
+
+@router.get("/desk/font/rare.otf", dependencies=[Depends(public)])
+def font_file() -> Response:
+    return FileResponse(fonts.face(), media_type="font/otf", headers=YEAR)
 
 
 @router.get("/desk/samples/{name}")
@@ -141,14 +158,4 @@ def sample(
     actor: Annotated[Actor, Depends(allowed(Permission.DOCUMENTS_WRITE))],
 ) -> Response:
     """A fictional certificate, to try the desk with."""
-    if name not in _samples():
-        raise NotFoundError("no such sample")
-    return FileResponse(EXAMPLES / name)
-
-
-def _samples() -> list[str]:
-    return sorted(path.name for path in EXAMPLES.glob("*") if path.suffix in SAMPLES) if EXAMPLES.is_dir() else []
-
-
-def _uploads(actor: Actor) -> bool:
-    return actor.may(Permission.DOCUMENTS_WRITE)
+    return Response(samples.content(name), media_type=KINDS[FilePath(name).suffix])

@@ -8,6 +8,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from certloop.serve.desk.context import Desk, Language
+from certloop.serve.desk.fonts import FAMILY
 
 if TYPE_CHECKING:
     import gradio
@@ -22,8 +23,10 @@ FONTS = (
     "Microsoft YaHei",
     "Noto Sans CJK SC",
     "Noto Sans SC",
+    FAMILY,
     "sans-serif",
 )
+FONT = '<link rel="stylesheet" href="/desk/font/rare.css">'
 MONO = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace")
 
 
@@ -52,7 +55,7 @@ def theme() -> gradio.themes.Base:
 def head(desk: Desk) -> str:
     names = ("desk", "viewer", "upload", "review")
     scripts = "".join(f'<script type="module" src="/desk/static/{name}.js"></script>' for name in names)
-    return f'<meta name="certloop-language" content="{desk.language.value}"><link rel="icon" href="data:,">{scripts}'
+    return f'<meta name="certloop-language" content="{desk.language.value}"><link rel="icon" href="data:,">{FONT}{scripts}'
 
 
 def css() -> str:

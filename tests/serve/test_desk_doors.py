@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import gradio
 import pytest
 from callers import ACME, OTHER, PASSWORD, Callers, Hands
 from fastapi.routing import iter_route_contexts
+from fontTools.ttLib import TTFont
+from PIL import Image
 from starlette.requests import Request
 from starlette.routing import Mount
 from starlette.testclient import TestClient
 
+from certloop.agentrl.store import NotFoundError
 from certloop.serve.api.security import Allowed, public
 from certloop.serve.config import ServeConfig
 from certloop.serve.context import Service
-from certloop.serve.desk import mount
+from certloop.serve.desk import mount, samples
 from certloop.serve.desk.context import Desk, Language
 from certloop.serve.desk.doors import Guard
 from certloop.serve.errors import UnauthenticatedError
@@ -25,6 +31,9 @@ from certloop.serve.people.roles import Permission, Role
 
 SIGNED_IN = None
 ROUTES = {
+    "/desk/font/rare.css": public,
+    "/desk/font/rare.otf": public,
+    "/desk/people": Permission.REVIEWS_READ,
     "/": public,
     "/login": public,
     "/desk/static/{name}": public,
@@ -159,3 +168,31 @@ def test_a_handler_knows_who_sent_its_event(callers: Callers) -> None:
     assert (actor.tenant, actor.role) == (ACME, Role.AUDITOR)
     with pytest.raises(UnauthenticatedError):
         desk.actor(event("x" * 43))
+
+
+def test_histories_name_people_of_ones_own_tenant_only(callers: Callers) -> None:
+    assert {"ann", "olga"} <= set(logged_in(callers, "ann").get("/desk/people").json().values())
+    assert set(logged_in(callers, "zed", OTHER).get("/desk/people").json().values()).isdisjoint({"ann", "olga"})
+    assert logged_in(callers, "olga").get("/desk/people").status_code == 403  # an operator sees no reviews
+
+
+def test_the_samples_of_a_wheel_are_those_of_a_checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    listing = samples.EXAMPLES / "examples.toml"
+    assert samples.LISTING.read_text(encoding="utf-8") == listing.read_text(encoding="utf-8")
+    kept = samples.content("food_permit_photo.jpg")
+    monkeypatch.setattr(samples, "EXAMPLES", tmp_path)
+    drawn = samples.content("food_permit_photo.jpg")
+    sizes = [Image.open(BytesIO(data)).size for data in (kept, drawn)]
+    assert sizes[0] == sizes[1] and drawn[:2] == b"\xff\xd8"
+    with pytest.raises(NotFoundError):
+        samples.content("../doors.py")
+
+
+def test_the_face_for_rare_characters_has_them(callers: Callers) -> None:
+    stranger = callers.with_key("")
+    rule = stranger.get("/desk/font/rare.css").text
+    ranges = [[int(end, 16) for end in run.split("-")] for run in re.findall(r"U\+([0-9A-F-]+)", rule)]
+    wanted = {code for run in ranges for code in range(run[0], run[-1] + 1)}
+    assert {ord(c) for c in "〇喆堃㙓𫖯"} <= wanted and wanted.isdisjoint(map(ord, "营业执照名称"))
+    face = TTFont(BytesIO(stranger.get("/desk/font/rare.otf").content))
+    assert {ord(c) for c in "〇喆堃㙓"} <= set(face.getBestCmap())

@@ -16,14 +16,41 @@ export function h(tag, attributes = {}, ...children) {
   return node;
 }
 
+// What somebody is typing and has not saved. While there is any, a session that ended leads nowhere: it is said, and the text stays.
+export const unsaved = new Set();
+window.addEventListener('beforeunload', (event) => { if (unsaved.size) event.preventDefault(); });
+export const loginPage = () => `/login?lang=${language}${location.hash}`;
+
 let asked = null;
 export function session() {
   asked ??= fetch('/desk/session').then(async (answer) => {
-    if (answer.status === 401) { location.href = `/login?lang=${language}`; return new Promise(() => {}); }
-    if (!answer.ok) { asked = null; throw await complaint(answer); }
+    if (answer.status === 401) return loggedOut();
+    if (!answer.ok) throw await complaint(answer);
     return answer.json();
-  });
+  }).catch((error) => { asked = null; throw error.code ? error : network(); });
   return asked;
+}
+
+function loggedOut() {
+  asked = null;
+  if (!unsaved.size) { location.href = loginPage(); return new Promise(() => {}); }
+  const error = new Error(words('unauthenticated')); error.code = 'unauthenticated';
+  throw error;
+}
+
+function network() {
+  const error = new Error(words('network')); error.code = 'network';
+  return error;
+}
+
+// What to call an actor of a history: a login, a key's name, or which part of the system it was.
+const MACHINES = { triage: ['系统', 'the system'], loop: ['系统', 'the system'], demo: ['演示用户', 'demo visitor'], cli: ['命令行', 'command line'] };
+let people = null;
+export async function called(ids) {
+  if (!people || ids.some((id) => id && !(id in people) && !MACHINES[id.split(':')[0]])) {
+    people = await api('/desk/people').then(({ body }) => body, () => people || {});
+  }
+  return (id) => people[id] || (MACHINES[id.split(':')[0]] ? say(...MACHINES[id.split(':')[0]]) : id);
 }
 
 const WORDS = {
@@ -76,7 +103,7 @@ async function complaint(answer) {
   return error;
 }
 
-export async function api(path, { method = 'GET', json, form, etag } = {}) {
+export async function api(path, { method = 'GET', json, form, etag, keepalive = false } = {}) {
   const who = await session();
   const headers = {};
   if (json !== undefined) headers['Content-Type'] = 'application/json';
@@ -84,12 +111,13 @@ export async function api(path, { method = 'GET', json, form, etag } = {}) {
   if (method !== 'GET' && who.csrf_token) headers['X-CSRF-Token'] = who.csrf_token;
   let answer;
   try {
-    answer = await fetch(path, { method, headers, body: json !== undefined ? JSON.stringify(json) : form });
-  } catch {
-    const error = new Error(words('network')); error.code = 'network'; throw error;
+    answer = await fetch(path, { method, headers, keepalive, body: json !== undefined ? JSON.stringify(json) : form });
+  } catch { throw network(); }
+  if (answer.status === 401) return loggedOut();
+  if (!answer.ok) {
+    if (answer.status === 403) asked = null; // somebody may have logged in again in another window: the next call asks for its token
+    throw await complaint(answer);
   }
-  if (answer.status === 401) { location.href = `/login?lang=${language}`; return new Promise(() => {}); }
-  if (!answer.ok) throw await complaint(answer);
   const kind = answer.headers.get('content-type') || '';
   const body = answer.status === 204 ? null : kind.startsWith('application/json') ? await answer.json() : kind.startsWith('image/') ? await answer.blob() : null;
   return { body, etag: answer.headers.get('etag') };
@@ -161,7 +189,7 @@ export function verdicts(field) {
 export const passes = (field) => (field.validations || []).some((v) => v.outcome === 'pass') && !verdicts(field).length;
 
 export const STYLE = `
-:host { display: block; color: #172126; font: 15px/1.5 system-ui, -apple-system, "Segoe UI", "PingFang SC", "Microsoft YaHei", sans-serif; }
+:host { display: block; color: #172126; font: 15px/1.5 system-ui, -apple-system, "Segoe UI", "PingFang SC", "Microsoft YaHei", "Certloop Rare", sans-serif; }
 * { box-sizing: border-box; }
 button, select, input, textarea { font: inherit; color: inherit; }
 button { background: #fff; border: 1px solid #66767f; border-radius: 6px; padding: 6px 12px; cursor: pointer; min-height: 36px; }

@@ -8,6 +8,7 @@ if (english) {
   for (const [id, text] of Object.entries(words)) at(id).textContent = text;
   at('other').href = '?lang=zh';
 }
+at('other').href += location.hash;
 at('form').addEventListener('submit', async (event) => {
   event.preventDefault();
   at('go').disabled = true; at('said').textContent = '';
@@ -15,7 +16,7 @@ at('form').addEventListener('submit', async (event) => {
   let words = english ? 'The server cannot be reached.' : '连不上服务器。';
   try {
     const answer = await fetch('/v1/login', { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(json) });
-    if (answer.ok) { location.href = `/desk/${english ? 'en' : 'zh'}/`; return; }
+    if (answer.ok) { location.href = `/desk/${english ? 'en' : 'zh'}/${location.hash}`; return; }
     const wait = answer.headers.get('retry-after');
     words = answer.status === 429
       ? (english ? `Too many failures; wait ${wait || 'some'} s.` : `错误次数太多，请等待 ${wait || '数'} 秒。`)

@@ -1,5 +1,5 @@
 // The auditor's queue and screen. Everything goes through /v1/reviews with If-Match, so nobody overwrites anybody.
-import { age, api, facts, h, of, passes, percent, say, session, shadow, STATES, STATUS, typeName, verdicts, words } from './desk.js';
+import { age, api, called, facts, h, loginPage, of, passes, percent, say, session, shadow, STATES, STATUS, typeName, unsaved, verdicts } from './desk.js';
 import { crop, picture, quarter } from './viewer.js';
 
 const REASONS = {
@@ -18,7 +18,8 @@ const KEYS = [
   ['j / k', '下一项、上一项', 'next, previous field'], ['Enter', '认可并到下一项', 'accept, go on'], ['e', '修改', 'edit'], ['a', '通过', 'approve'],
   ['r', '退回', 'reject'], ['n', '下一份', 'next document'], ['c', '写一句话', 'a sentence'], ['u', '撤销', 'undo'], ['+ − 0 o', '缩放、旋转', 'zoom, turn'], ['q', '回到队列', 'queue'],
 ];
-const RENEW_MS = 240000;
+const RENEW_MS = 240000, PAGE = 100;
+const ID = /^#(doc_[0-9a-f]{32}\.[0-9]{1,4})$/;
 
 class Review extends HTMLElement {
   async connectedCallback() {
@@ -28,29 +29,77 @@ class Review extends HTMLElement {
     shadow(this, REVIEW_STYLE, this.said, this.place);
     this.onkey = (event) => this.key(event);
     document.addEventListener('keydown', this.onkey);
+    this.onback = () => this.follow();
+    window.addEventListener('popstate', this.onback);
+    this.onhide = () => this.letGo(true);
+    window.addEventListener('pagehide', this.onhide);
     try { this.me = await session(); } catch (error) { this.tell(error.message, 'bad'); return; }
     // The tab is in the page from the start; the queue is fetched when it is first seen and whenever it is seen again.
-    this.watch = new IntersectionObserver((seen) => seen.some((one) => one.isIntersecting) && !this.review && this.queue());
+    this.watch = new IntersectionObserver((seen) => seen.some((one) => one.isIntersecting) && !this.review && this.follow());
     this.watch.observe(this);
+    if (ID.test(location.hash)) this.showTab();
   }
 
-  disconnectedCallback() { document.removeEventListener('keydown', this.onkey); this.watch?.disconnect(); clearInterval(this.renewing); }
+  disconnectedCallback() {
+    document.removeEventListener('keydown', this.onkey); window.removeEventListener('popstate', this.onback); window.removeEventListener('pagehide', this.onhide);
+    this.watch?.disconnect(); clearInterval(this.renewing);
+  }
+
+  // The address names the certificate that is open, so that going back, reloading and a link all do what one expects.
+  async follow() {
+    const id = ID.exec(location.hash)?.[1];
+    if (id && id === this.review?.certificate_id) return;
+    if (unsaved.size) { this.mark(this.review.certificate_id); this.tell(say('还有没保存的修改。', 'A correction is not saved yet.'), 'warn'); return; }
+    if (this.review) await this.letGo();
+    if (!id || !(await this.open(id))) await this.queue();
+  }
+
+  mark(id) {
+    const hash = id ? `#${id}` : '';
+    if (location.hash !== hash) history.pushState(null, '', hash || location.pathname);
+  }
+
+  // Gradio draws its tabs after this element is there.
+  showTab(tries = 100) {
+    const tab = document.querySelector('#tab-review-button');
+    if (tab) tab.click(); else if (tries) setTimeout(() => this.showTab(tries - 1), 100);
+  }
+
+  // What was opened and not decided goes back into the queue.
+  async letGo(leaving = false) {
+    if (!this.review || !this.mine || this.review.state !== 'open' || (leaving && unsaved.size)) return;
+    await api(`/v1/reviews/${this.review.certificate_id}/release`, { method: 'POST', keepalive: leaving }).catch(() => {});
+  }
 
   tell(text, mood = '', ...more) { this.said.className = `said ${mood}`; this.said.replaceChildren(text, ...more); }
 
   // ---- queue
   async queue() {
     clearInterval(this.renewing);
-    this.review = null;
-    const query = new URLSearchParams(Object.entries(this.filters).filter(([, value]) => value)).toString();
-    let listed, summary;
+    this.review = null; unsaved.clear();
+    this.mark('');
+    const asked = this.asking = {};
+    let listed, summary, name;
     try {
-      [listed, summary] = (await Promise.all([api(`/v1/reviews?limit=100&${query}`), api('/v1/reviews/summary')])).map((answer) => answer.body);
+      [listed, summary] = await Promise.all([this.listed(this.filters), api('/v1/reviews/summary').then(({ body }) => body)]);
+      name = await called(listed.items.map((one) => one.claimed_by));
     } catch (error) {
-      this.place.replaceChildren(h('div', { class: 'empty' }, error.message)); return;
+      if (asked === this.asking) this.place.replaceChildren(h('div', { class: 'empty' }, error.message));
+      return;
     }
+    if (asked !== this.asking) return; // another filter was chosen meanwhile, or a certificate opened
     this.items = listed.items;
-    const more = listed.next_cursor ? h('p', { class: 'dim small' }, say('只列出最要紧的 100 份。', 'Only the 100 most urgent are listed.')) : '';
+    const more = h('div', { class: 'more' });
+    const drawMore = (cursor) => more.replaceChildren(cursor ? h('button', { 'data-test': 'more', onclick: async (event) => {
+      event.target.disabled = true;
+      try {
+        const next = await this.listed(this.filters, cursor);
+        name = await called(next.items.map((one) => one.claimed_by));
+        if (asked !== this.asking) return;
+        this.items.push(...next.items); body.append(...next.items.map(row)); drawMore(next.next_cursor);
+        body.children[body.children.length - next.items.length]?.querySelector('button')?.focus();
+      } catch (error) { event.target.disabled = false; this.tell(error.message, 'bad'); }
+    } }, say(`已列出 ${this.items.length} 份，再列 ${PAGE} 份`, `${this.items.length} are listed; ${PAGE} more`)) : '');
     const pick = (name, label, options) => h('label', { class: 'filter' }, h('span', {}, label), h('select', { 'data-filter': name, onchange: (event) => {
       this.filters[name] = event.target.value; this.queue(); } }, options.map(([value, text]) => h('option', { value, selected: this.filters[name] === value }, text))));
     const all = say('全部', 'all');
@@ -62,12 +111,14 @@ class Review extends HTMLElement {
       pick('claimed', say('持有人', 'Held by'), [['', all], ['nobody', say('无人', 'nobody')], ['mine', say('我', 'me')], ['others', say('别人', 'others')]]),
       pick('min_age_s', say('等待', 'Waiting'), [['', all], ['3600', say('1 小时以上', '1 h or more')], ['86400', say('1 天以上', '1 day or more')]]),
       h('button', { onclick: () => this.queue() }, say('刷新', 'Refresh')));
-    const rows = this.items.map((one) => h('tr', { onclick: () => this.open(one.certificate_id) },
+    const row = (one) => h('tr', { onclick: () => this.open(one.certificate_id) },
       h('td', {}, h('button', { class: 'link', 'data-open': one.certificate_id, onclick: (event) => { event.stopPropagation(); this.open(one.certificate_id); } }, typeName(this.me.types, one.doc_type))),
       h('td', {}, one.reasons.slice(0, 4).map((r) => h('span', { class: 'chip warn', title: of('message_zh', 'message_en', r) }, say(...REASONS[r.reason]), r.label ? `·${r.label}` : '')),
         one.reasons.length > 4 ? h('span', { class: 'chip' }, `+${one.reasons.length - 4}`) : ''),
       h('td', { class: 'nowrap' }, age(one.age_s)),
-      h('td', {}, one.claimed_by ? (one.claimed_by === this.me.actor ? say('我', 'me') : say('别人', 'somebody else')) : '')));
+      h('td', {}, one.claimed_by ? (one.claimed_by === this.me.actor ? say('我', 'me') : name(one.claimed_by)) : ''));
+    const body = h('tbody', {}, this.items.map(row));
+    drawMore(listed.next_cursor);
     const head = [say('证照', 'Certificate'), say('为什么要看', 'Why'), say('已等', 'Age'), say('持有人', 'Held by')];
     this.place.replaceChildren(
       h('div', { class: 'head' }, h('h2', {}, say('待审队列', 'The queue')), h('span', { class: 'dim' }, summary.open
@@ -75,21 +126,30 @@ class Review extends HTMLElement {
       summary.second_looks ? say(` · 复核 ${summary.second_looks} 份`, ` · ${summary.second_looks} second looks`) : ''), h('span', { class: 'space' }),
       this.items.length ? h('button', { class: 'main', 'data-test': 'start', onclick: () => this.next() }, say('开始审核（n）', 'Start (n)')) : ''),
       filters,
-      rows.length ? h('table', { class: 'queue' }, h('thead', {}, h('tr', {}, head.map((text) => h('th', { scope: 'col' }, text)))), h('tbody', {}, rows))
+      this.items.length ? h('table', { class: 'queue' }, h('thead', {}, h('tr', {}, head.map((text) => h('th', { scope: 'col' }, text)))), body)
         : h('div', { class: 'empty' }, say('这里没有证照。把握足够的证照会自动通过；换一个筛选条件，或先上传几份。', 'Nothing here. What is sure enough passes by itself; change a filter, or upload something.')), more);
+  }
+
+  listed(filters, cursor = '') {
+    const query = new URLSearchParams(Object.entries({ ...filters, limit: PAGE, cursor }).filter(([, value]) => value));
+    return api(`/v1/reviews?${query}`).then(({ body }) => body);
   }
 
   // ---- one review
   async open(id) {
     clearInterval(this.renewing);
     this.last = id;
+    const asked = this.asking = {};
     let answer, mine = false;
     try {
       answer = this.me.permissions.includes('reviews:decide') && (await this.claimed(id));
       mine = Boolean(answer);
       if (!answer) answer = await api(`/v1/reviews/${id}`);
+      this.name = await called(answer.body.history.map((one) => one.actor));
     } catch (error) { this.tell(error.message, 'bad'); return false; }
-    this.mine = mine;
+    if (asked !== this.asking) return true; // another one was opened meanwhile
+    this.mine = mine; unsaved.clear();
+    this.mark(id);
     this.accepted = new Set(); this.dirty = false; this.asked = false; this.here = null;
     this.take(answer);
     this.build();
@@ -160,7 +220,7 @@ class Review extends HTMLElement {
   draw() {
     const { review } = this, open = review.state === 'open';
     const state = review.state === 'approved' ? 'good' : review.state === 'rejected' ? 'bad' : 'warn';
-    const retype = h('select', { 'aria-label': say('证照类型', 'kind of certificate'), disabled: !this.mine || review.second_look, onchange: (event) => this.patch({ doc_type: event.target.value }, null, true) },
+    const retype = h('select', { 'aria-label': say('证照类型', 'kind of certificate'), disabled: !this.mine || review.second_look, onchange: (event) => (this.held() ? this.draw() : this.patch({ doc_type: event.target.value }, null, true)) },
       review.doc_type in Object.fromEntries(this.me.types.map((t) => [t.id, 1])) ? '' : h('option', { value: '', selected: true, disabled: true }, say('请选择类型', 'choose a kind')),
       this.me.types.map((t) => h('option', { value: t.id, selected: t.id === review.doc_type }, of('title', 'title_en', t))));
     this.top.replaceChildren(h('div', { class: 'head' }, h('button', { onclick: () => this.leave() }, say('← 队列（q）', '← queue (q)')),
@@ -194,7 +254,7 @@ class Review extends HTMLElement {
   history() {
     const actions = { opened: ['进入队列', 'opened'], claimed: ['开始处理', 'claimed'], renewed: ['继续处理', 'renewed'], released: ['放回队列', 'given back'], edited: ['更正', 'corrected'],
       approved: ['通过', 'approved'], rejected: ['退回', 'rejected'], undone: ['撤销', 'taken back'], commented: ['留言', 'comment'], double_checked: ['复核', 'second look'] };
-    const rows = this.review.history.map((one) => h('li', {}, h('span', { class: 'dim' }, `${new Date(one.at).toLocaleString(say('zh-CN', 'en-GB'))} · ${one.actor === this.me.actor ? say('我', 'me') : one.actor} · `),
+    const rows = this.review.history.map((one) => h('li', {}, h('span', { class: 'dim' }, `${new Date(one.at).toLocaleString(say('zh-CN', 'en-GB'))} · ${one.actor === this.me.actor ? say('我', 'me') : this.name(one.actor)} · `),
       say(...(actions[one.action] || [one.action, one.action])), one.field ? `「${this.review.fields[one.field]?.label || one.field}」` : '',
       one.action === 'edited' && one.field ? `：${one.details.old ?? say('空', 'empty')} → ${one.details.new ?? say('空', 'empty')}` : '', one.details.comment ? `：${one.details.comment}` : '', one.details.reason ? `：${this.rejection(one.details.reason)}` : ''));
     return h('details', { class: 'history', open: this.historyOpen, ontoggle: (event) => { this.historyOpen = event.target.open; } },
@@ -243,6 +303,7 @@ class Review extends HTMLElement {
     const error = h('p', { class: 'bad small' });
     const done = async (keep) => {
       if (keep) {
+        if (box.disabled) return; // being saved
         const value = box.value.trim();
         const wanted = value ? { value } : { value: null, status: why.value };
         const same = wanted.value === field.value && (value || why.value === field.status);
@@ -250,15 +311,15 @@ class Review extends HTMLElement {
           box.disabled = true;
           const complaint = await this.patch({ fields: { [name]: wanted } }, name);
           if (complaint === false) return;
-          if (complaint) { box.disabled = false; error.textContent = complaint; box.focus(); return; }
+          if (complaint) { box.disabled = false; error.replaceChildren(...complaint); box.focus(); return; }
         } else this.accepted.add(name);
       }
-      listening.abort();
+      listening.abort(); unsaved.delete(row);
       row.classList.remove('editing'); this.draw(); this.go(name);
       if (keep) this.accept();
     };
     const listening = new AbortController();
-    row.classList.add('editing');
+    row.classList.add('editing'); unsaved.add(row);
     row.querySelector('.value').replaceWith(h('div', { class: 'edit' }, box, h('div', { class: 'head' }, h('button', { class: 'main', onclick: () => done(true) }, say('保存（Enter）', 'Save (Enter)')),
       h('button', { onclick: () => done(false) }, say('取消（Esc）', 'Cancel (Esc)')), h('label', { class: 'small' }, say('若无内容：', 'if empty: '), why)), error));
     row.addEventListener('keydown', (event) => {
@@ -281,7 +342,8 @@ class Review extends HTMLElement {
     } catch (error) {
       this.tell(error.message, 'bad');
       if (error.code === 'precondition_failed' || error.code === 'review_claimed' || error.code === 'conflict') { await this.latest(error); return false; }
-      return error.message;
+      if (error.code !== 'unauthenticated') return [error.message];
+      return [error.message, ' ', h('a', { href: loginPage(), target: '_blank' }, say('在新窗口登录，再回来保存', 'Log in in another window, then save here'))];
     }
   }
 
@@ -292,7 +354,7 @@ class Review extends HTMLElement {
   }
 
   async approve() {
-    if (!this.mine || this.review.state !== 'open' || this.busy) return;
+    if (!this.mine || this.review.state !== 'open' || this.busy || this.moving || this.held()) return;
     const wait = this.names.find((name) => this.first.has(name) && this.unsure(name) && !this.accepted.has(name));
     if (wait && !this.asked) {
       this.asked = true; this.go(wait);
@@ -319,18 +381,20 @@ class Review extends HTMLElement {
   }
 
   async undo() {
+    if (this.busy || this.moving || this.held()) return;
     if (!this.done) { this.tell(say('没有可以撤销的结论。', 'There is nothing to take back.'), 'warn'); return; }
     const { id } = this.done;
     try {
       await api(`/v1/reviews/${id}/undo`, { method: 'POST' });
       this.done = null;
+      if (this.review?.certificate_id !== id) await this.letGo();
       await this.open(id);
       this.tell(say('已撤销，这份证照又由您处理。', 'Taken back; it is yours again.'), 'good');
     } catch (error) { this.tell(error.message, 'bad'); }
   }
 
   reject() {
-    if (!this.mine || this.review.state !== 'open') return;
+    if (!this.mine || this.review.state !== 'open' || this.busy || this.moving || this.held()) return;
     const text = h('input', { placeholder: say('可选：一句话，例如“你应该先查二维码”', 'optional: a sentence'), maxlength: '2000', class: 'wide' });
     let chosen = null;
     const go = () => { if (!chosen) return; dialog.close(); this.decide('reject', text.value.trim() ? { reason: chosen, comment: text.value.trim() } : { reason: chosen }); };
@@ -365,21 +429,40 @@ class Review extends HTMLElement {
 
   // The next one that nobody else holds; what was opened and not decided goes back into the queue.
   async next(decided = null) {
-    const was = this.review && this.mine && this.review.state === 'open' && decided === null ? this.review.certificate_id : null;
-    if (was) await api(`/v1/reviews/${was}/release`, { method: 'POST' }).catch(() => {});
-    const query = new URLSearchParams(Object.entries({ ...this.filters, state: 'open', claimed: '' }).filter(([, value]) => value)).toString();
-    let items;
-    try { items = (await api(`/v1/reviews?limit=100&${query}`)).body.items; } catch (error) { this.tell(error.message, 'bad'); return; }
-    const free = items.filter((one) => !one.claimed_by || one.claimed_by === this.me.actor).map((one) => one.certificate_id);
-    const at = free.indexOf(this.last);
-    for (const id of [...free.slice(at + 1), ...free.slice(0, Math.max(at, 0))]) if (await this.open(id)) { this.tell(''); return; }
-    await this.queue();
-    if (decided === null) this.tell(say('没有下一份了。', 'There is no other.'), 'dim');
+    if (this.moving || this.held()) return;
+    this.moving = true;
+    try {
+      if (decided === null) await this.letGo();
+      const free = await this.free();
+      const at = free.indexOf(this.last);
+      for (const id of [...free.slice(at + 1), ...free.slice(0, Math.max(at, 0))]) if (await this.open(id)) { this.tell(''); return; }
+      await this.queue();
+      if (decided === null) this.tell(say('没有下一份了。', 'There is no other.'), 'dim');
+    } catch (error) { this.tell(error.message, 'bad'); } finally { this.moving = false; }
+  }
+
+  // Ids that nobody else holds, in the queue's order, page by page until there is one beside the one that was open last.
+  async free() {
+    const found = [];
+    for (let cursor = ''; ;) {
+      const { items, next_cursor: more } = await this.listed({ ...this.filters, state: 'open', claimed: '' }, cursor);
+      found.push(...items.filter((one) => !one.claimed_by || one.claimed_by === this.me.actor).map((one) => one.certificate_id));
+      if (!more || found.indexOf(this.last) < found.length - 1) return found;
+      cursor = more;
+    }
+  }
+
+  // A correction that is being typed is not thrown away by a stray key.
+  held() {
+    if (!unsaved.size) return false;
+    this.tell(say('先保存或取消正在做的修改。', 'Save or cancel the correction first.'), 'warn');
+    return true;
   }
 
   async leave() {
-    if (this.mine && this.review.state === 'open') await api(`/v1/reviews/${this.review.certificate_id}/release`, { method: 'POST' }).catch(() => {});
-    await this.queue(); this.tell('');
+    if (this.moving || this.held()) return;
+    this.moving = true;
+    try { await this.letGo(); await this.queue(); this.tell(''); } finally { this.moving = false; }
   }
 
   key(event) {
@@ -402,7 +485,7 @@ const REVIEW_STYLE = `
 .head { display: flex; gap: 10px; align-items: center; flex-wrap: wrap; margin: 6px 0; } .head h2 { margin: 0; } .space { flex: 1; }
 .filters { display: flex; gap: 10px; flex-wrap: wrap; align-items: end; margin: 10px 0; } .filter { display: grid; gap: 2px; font-size: 13px; } .filter select { font-size: 15px; max-width: 200px; }
 .queue { width: 100%; border-collapse: collapse; } .queue th, .queue td { text-align: left; padding: 8px; border-bottom: 1px solid #d5dde1; vertical-align: top; } .queue th { font-size: 13px; color: #4a5a63; }
-.queue tbody tr { cursor: pointer; } .queue tbody tr:hover { background: #eef4f4; } .queue .chip { margin: 0 4px 2px 0; } .nowrap { white-space: nowrap; }
+.queue tbody tr { cursor: pointer; } .queue tbody tr:hover { background: #eef4f4; } .queue .chip { margin: 0 4px 2px 0; } .nowrap { white-space: nowrap; } .more { margin: 10px 0; text-align: center; }
 .link { border: 0; background: none; padding: 0; min-height: 0; color: #0b5a54; text-decoration: underline; font-weight: 600; text-align: left; }
 .reasons { margin: 0 0 8px; padding-left: 20px; color: #7a4a00; }
 .split { display: grid; grid-template-columns: minmax(0, 1.25fr) minmax(0, 1fr); gap: 16px; align-items: start; }
