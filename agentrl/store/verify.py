@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,11 +52,12 @@ class Report:
         return not self.findings
 
 
-def verify(store: Store, heads: dict[str, str] | None = None) -> Report:
-    """Check everything. ``heads`` are those of an earlier report: each must still be in its tenant's chain."""
+def verify(store: Store, heads: dict[str, str] | None = None, tenants: Collection[str] | None = None) -> Report:
+    """Check everything, or the pages and these ``tenants``. ``heads`` are those of an earlier report: each must still be in its
+    tenant's chain."""
     state = _State()
     findings = list(_pages(store))
-    for tenant in store.tenants():
+    for tenant in store.tenants() if tenants is None else tenants:
         handle = store.for_tenant(tenant)
         try:
             with reading(store.engine, tenant) as connection:

@@ -23,6 +23,7 @@ app = typer.Typer(
 )
 StoreOption = Annotated[str | None, typer.Option("--store", metavar="URL", help="The database (default: CERTLOOP_DATABASE_URL).")]
 TenantOption = Annotated[str, typer.Option("--tenant", metavar="T", help="Whose rows.")]
+OneTenantOption = Annotated[str | None, typer.Option("--tenant", metavar="T", help="One tenant alone (default: all of them).")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of lines.")]
 
 
@@ -65,6 +66,7 @@ def actor() -> str:
 
 @app.command("verify")
 def verify(
+    tenant: OneTenantOption = None,
     url: StoreOption = None,
     heads: Annotated[
         Path | None, typer.Option(metavar="FILE", help="An earlier --json report: its audit heads must still be there.")
@@ -76,7 +78,8 @@ def verify(
 
     try:
         with open_store(url) as store:
-            report = stores.verify(store, _pinned(heads))
+            only = None if tenant is None else (open_tenant(store, tenant).tenant,)
+            report = stores.verify(store, _pinned(heads), only)
     except stores.StoreDamagedError as error:
         finding = stores.Finding(None, "page_damaged", "database", error.message)
         report = stores.Report((finding,), {}, events=0, blobs=0, orphans=0)
@@ -206,7 +209,7 @@ def _shareable(source: TenantStore, to: str) -> list[str]:
 
 @app.command("sweep")
 def sweep(
-    tenant: TenantOption = "default",
+    tenant: OneTenantOption = None,
     url: StoreOption = None,
     older_than_hours: Annotated[float, typer.Option(min=0, metavar="H", help="Younger ones may be about to be named.")] = 24.0,
 ) -> None:
@@ -214,7 +217,8 @@ def sweep(
     from certloop.agentrl import store as stores
 
     with open_store(url) as store:
-        count = stores.remove_orphans(open_tenant(store, tenant), older_than_s=older_than_hours * 3600, actor=actor())
+        handles = [open_tenant(store, one) for one in (store.tenants() if tenant is None else (tenant,))]
+        count = sum(stores.remove_orphans(one, older_than_s=older_than_hours * 3600, actor=actor()) for one in handles)
     typer.echo(f"{count} images removed")
 
 

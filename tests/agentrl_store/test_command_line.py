@@ -166,6 +166,18 @@ def test_sweep(shell: Shell) -> None:
     assert "1 images" in shell.out("store", "sweep", "--older-than-hours", "0")
 
 
+def test_sweep_and_verify_look_at_all_tenants_or_at_one(shell: Shell) -> None:
+    with Store.open(shell.url) as store:
+        for tenant in ("acme", "other"):
+            store.for_tenant(tenant).put_blob(b"nobody names this")
+    assert [json.loads(shell.out("store", "verify", "--json", *tenant))["orphans"] for tenant in ((), ("--tenant", "acme"))] == [
+        2,
+        1,
+    ]
+    assert "1 images" in shell.out("store", "sweep", "--older-than-hours", "0", "--tenant", "acme")
+    assert "1 images" in shell.out("store", "sweep", "--older-than-hours", "0")
+
+
 def test_retention(shell: Shell) -> None:
     assert "0 documents" in shell.out("store", "erase", "--older-than-days", "30")
     assert "2 documents" in shell.out("store", "erase", "--older-than-days", "0", "--yes")
@@ -185,7 +197,7 @@ def test_commands_that_make_no_sense(shell: Shell) -> None:
 
 
 def test_a_foreign_name_is_not_told_who_is_there(shell: Shell) -> None:
-    for command in (("trajectories", "list"), ("store", "erase", "--document", "x"), ("store", "sweep")):
+    for command in (("trajectories", "list"), ("store", "erase", "--document", "x"), ("store", "sweep"), ("store", "verify")):
         said = shell(*command, "--tenant", "nobody").exception
         assert isinstance(said, CertloopError)
         assert said.message == "the store has no tenant 'nobody'"
