@@ -16,7 +16,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,3 +132,10 @@ class TrainBackend(Protocol):
     def status(self, run_id: str) -> Status: ...
 
     def fetch(self, run_id: str) -> Candidate: ...
+
+
+@runtime_checkable
+class Discards(Protocol):
+    """A backend that can end a run and throw away all it made of its rows. Not all can: a cluster's queue is its owner's."""
+
+    def discard(self, run_id: str) -> None: ...

@@ -11,7 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,15 +21,14 @@ from certloop.agentrl.loop import NotReadyError, Plan, Run, Stop
 from certloop.agentrl.memory import write_snapshot
 from certloop.agentrl.release import (
     ArmWindow,
-    CanaryAction,
     CanaryPolicy,
     CanaryState,
     Evidence,
     GateConfig,
     Pair,
+    Pointer,
     Release,
     Verdict,
-    decide,
     judge,
     report_html,
     report_json,
@@ -39,6 +38,7 @@ from certloop.extract.learning import Case, guidance_of, read_case
 from certloop.serve.db.access import reading
 from certloop.serve.db.schema import certificates, uploads
 from certloop.serve.loop.live import ACTOR, Rule
+from certloop.serve.loop.trial import ASK_AGAIN_S, Trial
 from certloop.serve.review import certificate as certs
 from certloop.templates import squash
 
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 KIND = "guidance"
 JUDGED = 500
 """Approved certificates that a candidate is judged on, the latest."""
-ASK_AGAIN_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,37 +122,16 @@ class GuidanceRelease:
         return {"release": registry.register(release, scope=run.scope)}
 
     def stage(self, run: Run) -> Mapping[str, Any]:
-        """The first share. Repeated after a kill it finds itself on trial already."""
-        registry, name = self._service.loop.registry, str(run.results["register"]["release"])
-        pointer = registry.pointer(run.scope)
-        if pointer.candidate != name and pointer.active != name:
-            share = self._config.canary.first_share(self._per_week(run.scope))
-            pointer = registry.stage(name, share, actor=ACTOR, reason=f"gate passed, run {run.run_id}", scope=run.scope)
-            self._service.loop.router.forget()
+        """The first share."""
+        name = str(run.results["register"]["release"])
+        pointer = self._trial.stage(run.scope, name, self._per_week(run.scope), f"gate passed, run {run.run_id}")
         return {"share": pointer.share, "since": pointer.since}
 
     def watch(self, run: Run) -> Mapping[str, Any] | Stop:
         """Guards and stages, until the candidate serves everybody or nobody."""
-        registry, name = self._service.loop.registry, str(run.results["register"]["release"])
-        pointer = registry.pointer(run.scope)
-        if pointer.active == name:
-            return self._released(run, name)
-        if pointer.candidate != name:
-            return Stop(f"{name} was taken back by hand")
-        decision = decide(self._state(run, name), self._service.clock(), self._config.canary)
-        why = "; ".join(decision.reasons)
-        if decision.action is CanaryAction.PROMOTE:
-            registry.promote(actor=ACTOR, reason=why, scope=run.scope)
-            self._service.loop.router.forget()
-            return self._released(run, name)
-        if decision.action is CanaryAction.ROLL_BACK:
-            registry.roll_back(actor=ACTOR, reason=why, scope=run.scope)
-            self._service.loop.router.forget()
-            return Stop(why, {"rolled_back": name})
-        if decision.action is CanaryAction.ADVANCE:
-            registry.widen(decision.share, actor=ACTOR, reason=why, scope=run.scope)
-            self._service.loop.router.forget()
-        raise NotReadyError(why, ASK_AGAIN_S)
+        name = str(run.results["register"]["release"])
+        promoted, why = self._trial.watch(run.scope, name, lambda pointer: self._state(run, name, pointer))
+        return self._released(run, name) if promoted else Stop(why, {"rolled_back": name})
 
     # --- what the steps stand on ------------------------------------------------------------------------------------------------
 
@@ -212,10 +190,14 @@ class GuidanceRelease:
             query = select(func.count()).select_from(uploads).where(uploads.c.tenant == tenant, uploads.c.accepted_at >= since)
             return float(connection.execute(query).scalar_one()) / 4.0
 
-    def _state(self, run: Run, name: str) -> CanaryState:
-        registry = self._service.loop.registry
-        pointer = registry.pointer(run.scope)
-        since = next(row.at for row in reversed(registry.history(run.scope)) if str(row.move) in ("staged", "widened"))
+    @property
+    def _trial(self) -> Trial:
+        loop = self._service.loop
+        return Trial(loop.registry, self._config.canary, self._service.clock, loop.router.forget)
+
+    def _state(self, run: Run, name: str, pointer: Pointer) -> CanaryState:
+        began = self._trial.since(run.scope)
+        since = began.astimezone(UTC).isoformat(timespec="microseconds")
         old, new = self._rules(run)
         cases = [
             case for case in self._cases(run.scope) if self._after(run.scope, case.case_id, str(run.results["stage"]["since"]))
@@ -223,7 +205,7 @@ class GuidanceRelease:
         gains = [self._pair(case, old, new).gain for case in cases]
         return CanaryState(
             pointer.share,
-            self._instant(since),
+            began,
             self._arm(run.scope, name, since),
             self._arm(run.scope, pointer.active, since),
             self._per_week(run.scope),
@@ -265,9 +247,3 @@ class GuidanceRelease:
             return self._service.loop.registry.artefacts.add(folder)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-
-    @staticmethod
-    def _instant(text: str) -> Any:
-        from datetime import datetime
-
-        return datetime.fromisoformat(text)

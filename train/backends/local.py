@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -71,6 +73,13 @@ class LocalBackend:
         config = parse_config(dict(spec.recipe))
         model = folder / _json(folder / STATUS)["model"]
         return candidate(spec, run_id, model, config.student.path, dict(status.metrics))
+
+    def discard(self, run_id: str) -> None:
+        """End the worker and remove everything the run made. Harmless for a run that is not there."""
+        folder = self.root / run_id
+        if self._alive(folder):
+            os.killpg(int(_json(folder / WORKER)["pid"]), signal.SIGKILL)  # its own session: nobody else is in it
+        shutil.rmtree(folder, ignore_errors=True)
 
     def _start(self, folder: Path) -> None:
         (folder / STATUS).unlink(missing_ok=True)
