@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import signal
+import socket
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
@@ -31,8 +33,10 @@ def run_api(
     work: bool = True,
     open_reader: OpenPageReader | None = None,
     desk: bool = False,
+    up: Callable[[str], None] | None = None,
 ) -> None:
-    """Serve until SIGTERM or Ctrl-C, then drain. ``work``: read documents in this process, too; ``desk``: with pages for people.
+    """Serve until SIGTERM or Ctrl-C, then drain. ``work``: read documents in this process, too; ``desk``: with pages for people;
+    ``up`` is called with the address for people once connections are taken.
 
     Raises DemoError for demo mode on an address that others reach, WorkerRunningError, and the errors of ``Service.open``.
     """
@@ -66,6 +70,11 @@ def run_api(
         stack.enter_context(reloading(service))
 
         class Server(uvicorn.Server):
+            async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+                await super().startup(sockets=sockets)
+                if self.started and up is not None:
+                    up(address_of(host, self.servers[0].sockets[0].getsockname()[1]))
+
             def handle_exit(self, sig: int, frame: FrameType | None) -> None:
                 service.ending = True  # streams end by themselves
                 super().handle_exit(sig, frame)
@@ -82,6 +91,16 @@ def run_api(
         _log.info("listening", extra={"facts": {"host": host, "port": port}})
         Server(options).run()
         _log.info("draining")
+
+
+def address_of(host: str, port: int) -> str:
+    """What people on this machine type: a server that listens everywhere is found at localhost."""
+    try:
+        everywhere = ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        everywhere = False
+    name = "localhost" if everywhere else f"[{host}]" if ":" in host else host
+    return f"http://{name}:{port}"
 
 
 def run_worker(config: ServeConfig, open_reader: OpenPageReader | None = None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -28,7 +29,7 @@ def serve(
     database: DatabaseOption = None,
     readers: ReadersOption = None,
 ) -> None:
-    """Serve the HTTP API (described at /openapi.json) and read what is handed in. Keys come from `certloop admin key create`.
+    """Serve the HTTP API (described at /docs) and read what is handed in. Keys come from `certloop admin key create`.
 
     Where the extra `ui` is installed the desk stands at /: uploading, reviewing, what was learned.
 
@@ -38,8 +39,14 @@ def serve(
     from certloop.serve.process import run_api
     from certloop.settings import Settings
 
-    settings = _changed(Settings.load(), database, readers)
-    run_api(settings.serve_config(demo=demo), host=host, port=port, work=not no_work, desk=installed() and not no_desk)
+    settings, desk = _changed(Settings.load(), database, readers), installed() and not no_desk
+
+    def up(address: str) -> None:
+        pages = f"the desk at {address}/, the API at {address}/docs" if desk else f"the API at {address}/docs"
+        with suppress(OSError):  # whoever started it may have closed standard output
+            typer.echo(f"certloop is up: {pages}. Ctrl-C ends it.")
+
+    run_api(settings.serve_config(demo=demo), host=host, port=port, work=not no_work, desk=desk, up=up)
 
 
 def worker(database: DatabaseOption = None, readers: ReadersOption = None) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 ROUTERS = (
     "documents", "batches", "results", "jobs",
     "reviews", "feedback", "outcomes", "calibration", "learning",
-    "admin", "sessions", "webhooks", "ops",
+    "admin", "sessions", "webhooks", "ops", "docs",
 )  # fmt: skip
 """Modules of this package with a ``router``; those that are not there yet are left out."""
 INSTALLERS = ("problems", "security", "limits", "headers", "openapi")
@@ -27,7 +27,7 @@ def create_app(service: Service) -> FastAPI:
     """The ASGI application; ``app.state.service`` is the service."""
     from fastapi import FastAPI
 
-    # The usual pages of documentation load scripts from other people's servers; /openapi.json is served.
+    # The usual pages of documentation load scripts from other people's servers; `docs` has one of our own.
     app = FastAPI(title="certloop", version=__version__, docs_url=None, redoc_url=None)
     app.state.service = service
     for name in ROUTERS:

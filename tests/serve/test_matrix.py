@@ -141,6 +141,7 @@ ROWS: Mapping[str, Row] = {
     "GET /metrics": Row(P.JOBS_MANAGE, World.certificate),
     "POST /v1/reload": Row(P.RELEASES_MANAGE, fine=202),
     "GET /openapi.json": Row(PUBLIC),
+    "GET /docs": Row(PUBLIC),
 }
 DUMMY: Ids = {
     "document_id": "doc_" + "0" * 32, "batch_id": "bat_" + "0" * 32, "certificate_id": f"doc_{'0' * 32}.0",

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import html
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -102,3 +106,23 @@ def test_every_parameter_is_described_by_its_schema(document: dict[str, Any]) ->
                 text = json.dumps(parameter["schema"])
                 bounded = any(word in text for word in ("pattern", "enum", "$ref", "maximum", "maxLength", "boolean", "const"))
                 assert bounded, f"{name} {parameter['name']}: takes anything"
+
+
+def test_the_page_for_people_shows_every_route_and_loads_nothing(everybody: Callers, document: dict[str, Any]) -> None:
+    answer = everybody.as_("anonymous").get("/docs")
+    assert answer.headers["content-type"].startswith("text/html")
+    for name, one in operations(document):
+        method, path = name.split(" ")
+        assert f">{method} {path}</code>" in answer.text, name
+        assert html.escape(one["summary"]) in answer.text
+    assert "<script" not in answer.text and "src=" not in answer.text
+    style = re.search("<style>(.*?)</style>", answer.text, re.DOTALL)
+    assert style is not None
+    digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
+    policy = answer.headers["content-security-policy"]
+    assert policy.startswith(f"default-src 'none'; style-src 'sha256-{digest}';"), "the page's own style, and nothing else"
+
+
+def test_the_page_repeats_no_markup_of_a_request(everybody: Callers) -> None:
+    answer = everybody.as_("anonymous").get("/docs", headers={"Host": "a<img>.test"})
+    assert "<img" not in answer.text
