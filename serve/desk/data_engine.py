@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Callable
 from contextlib import suppress
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
@@ -17,6 +18,9 @@ from certloop.serve.desk.parts import STYLE, alert, empty, only_for, table, word
 from certloop.serve.desk.synthesis import MOST_PAGES, MOST_SAMPLES, PROFILES, Choice, Run, Template
 from certloop.serve.errors import RequestError
 from certloop.serve.people.roles import Permission
+
+if TYPE_CHECKING:
+    from certloop.serve.people.actor import Actor
 
 TITLE = ("数据引擎", "Data engine")
 PROFILE_NAMES = {
@@ -43,18 +47,21 @@ def build(desk: Desk) -> None:
         most = say(f"生成数量（最多 {MOST_SAMPLES}）", f"Samples (at most {MOST_SAMPLES})")
         count = gr.Number(100, precision=0, minimum=1, maximum=MOST_SAMPLES, label=most, elem_id="synth-count", min_width=180)
         run = gr.Button(say("开始生成", "Start a run"), elem_id="synth-run", min_width=120)
+    with gr.Row(visible=False) as rest:
+        stopped = gr.Dropdown([], label=say("没有做完的", "Not finished"), elem_id="synth-unfinished", min_width=280, scale=3)
+        onward = gr.Button(say("继续生成", "Go on"), elem_id="synth-resume", min_width=120, scale=1)
     progress = gr.HTML(_run_html(desk, None), elem_id="synth-progress", padding=False)
     gallery = gr.HTML(_page(desk, empty(_nothing(desk))), elem_id="synth-gallery", padding=False)
     gr.HTML(_page(desk, _scan_words(desk)), padding=False)
-    with gr.Row():
-        types = list(synthesis.SUFFIXES)
-        scan = gr.File(
-            label=say("一张填好的扫描件", "A filled scan"), file_types=types, type="filepath", height=130, elem_id="blank-scan"
-        )
-        blank = gr.Button(say("做成模板", "Make a template"), elem_id="blank-make", min_width=120)
+    scan = gr.UploadButton(
+        say("选一张填好的扫描件", "Choose a filled scan"),
+        file_types=list(synthesis.SUFFIXES),
+        type="filepath",
+        elem_id="blank-scan",
+    )
     made = gr.HTML("", elem_id="blank-made", padding=False)
     timer = gr.Timer(2.0, active=False)
-    choice = [kind, layout, profile, seed]
+    choice, runs = [kind, layout, profile, seed], [progress, timer, rest, stopped]
 
     def layouts(type_id: str, request: gr.Request) -> Any:
         try:
@@ -70,27 +77,35 @@ def build(desk: Desk) -> None:
             return alert(words(desk, error), bad=True)
         return _page(desk, _legend(desk) + f'<div class="cl-pages">{"".join(_figure(*one) for one in drawn)}</div>')
 
-    def begin(type_id: str, chosen: str, how: str, number: float, n: float, request: gr.Request) -> tuple[str, Any]:
-        try:
-            return _run_html(
-                desk, synthesis.start(service, desk.actor(request), _choice(type_id, chosen, how, n, number))
-            ), gr.Timer(active=True)
-        except CertloopError as error:
-            return alert(words(desk, error), bad=True), gr.skip()
+    def begin(type_id: str, chosen: str, how: str, number: float, n: float, request: gr.Request) -> list[Any]:
+        return begun(lambda actor: synthesis.start(service, actor, _choice(type_id, chosen, how, n, number)), request)
 
-    def state(request: gr.Request) -> tuple[str, Any]:
+    def go_on(name: str | None, request: gr.Request) -> list[Any]:
+        return begun(lambda actor: synthesis.resume(service, actor, str(name or "")), request)
+
+    def begun(move: Callable[[Actor], Run], request: gr.Request) -> list[Any]:
         try:
-            seen = synthesis.latest(service, desk.actor(request))
+            actor = desk.actor(request)
+            return [_run_html(desk, move(actor)), gr.Timer(active=True), *_unfinished(desk, actor)]
         except CertloopError as error:
-            return alert(words(desk, error), bad=True), gr.Timer(active=False)
-        return _run_html(desk, seen), gr.Timer(active=seen is not None and seen.state == "running")
+            return [alert(words(desk, error), bad=True), *[gr.skip()] * 3]
+
+    def state(request: gr.Request) -> list[Any]:
+        try:
+            actor = desk.actor(request)
+            seen = synthesis.latest(service, actor)
+        except CertloopError as error:
+            return [alert(words(desk, error), bad=True), gr.Timer(active=False), *[gr.skip()] * 2]
+        going = seen is not None and seen.state == "running"
+        rows = [gr.skip()] * 2 if going else _unfinished(desk, actor)
+        return [_run_html(desk, seen), gr.Timer(active=going), *rows]
 
     def draft(type_id: str, path: str | None, request: gr.Request) -> tuple[str, None]:
         try:
             actor = desk.actor(request)
             actor.require(Permission.SYNTH_RUN)
             if not path:
-                return alert(say("请先选一张扫描件。", "Choose a scan first."), bad=True), None
+                return "", None
             file = Path(path)
             return _page(desk, _template(desk, synthesis.template(service, actor, file.read_bytes(), file.suffix, type_id))), None
         except CertloopError as error:
@@ -100,12 +115,24 @@ def build(desk: Desk) -> None:
                 with suppress(OSError):
                     Path(path).unlink()  # a scan is somebody's paper
 
-    tab.select(layouts, [kind], [layout], **QUIET).then(state, outputs=[progress, timer], **QUIET)
+    tab.select(layouts, [kind], [layout], **QUIET).then(state, outputs=runs, **QUIET)
     kind.input(layouts, [kind], [layout], **QUIET)
     preview.click(look, [*choice, pages], [gallery], concurrency_limit=1, **QUIET)
-    run.click(begin, [*choice, count], [progress, timer], **QUIET)
-    timer.tick(state, outputs=[progress, timer], api_visibility="private", show_progress="hidden")
-    blank.click(draft, [kind, scan], [made, scan], concurrency_limit=1, **QUIET)
+    run.click(begin, [*choice, count], runs, **QUIET)
+    onward.click(go_on, [stopped], runs, **QUIET)
+    timer.tick(state, outputs=runs, api_visibility="private", show_progress="hidden")
+    scan.upload(draft, [kind, scan], [made, scan], concurrency_limit=1, api_visibility="private")
+
+
+def _unfinished(desk: Desk, actor: Actor) -> list[Any]:
+    """The row of runs to go on with; hidden while there is none."""
+    types = desk.service.registry.types
+    found = []
+    for run in synthesis.unfinished(desk.service, actor):
+        kind = types[run.choice.type_id].title if run.choice.type_id in types else run.choice.type_id
+        how = desk.say(*PROFILE_NAMES.get(run.choice.profile, (run.choice.profile, run.choice.profile)))
+        found.append((f"{kind} · {how} · {run.done} / {run.choice.count} · {run.name[-6:]}", run.name))
+    return [gr.Row(visible=bool(found)), gr.Dropdown(choices=found, value=found[0][1] if found else None)]
 
 
 def _choice(type_id: str, layout: str | None, profile: str, count: float | None, seed: float | None) -> Choice:

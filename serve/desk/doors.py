@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from pathlib import Path as FilePath
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 from anyio import to_thread
@@ -33,6 +35,11 @@ if TYPE_CHECKING:
 
 STATIC = FilePath(__file__).parent / "static"
 KINDS = {".jpg": "image/jpeg", ".png": "image/png", ".pdf": "application/pdf"}
+ICON = (
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><rect x="4" y="3" width="24" height="26" rx="3" fill="#0f766e"/>'
+    '<path d="M9 11h14M9 16h14M9 21h6" stroke="#fff" stroke-width="2.4" fill="none"/>'
+    '<circle cx="21.5" cy="22.5" r="3.4" fill="#f4b942"/></svg>'
+)
 YEAR = {"Cache-Control": "public, max-age=31536000"}
 router = APIRouter(include_in_schema=False)
 
@@ -60,6 +67,9 @@ def installed() -> bool:
 
 def mount(app: FastAPI) -> None:
     """Add the desk to an application made by ``create_app``."""
+    # Gradio's default is a folder that every user of the machine may read; this one is ours and goes with the process.
+    app.state.desk_files = TemporaryDirectory(prefix="certloop-desk-")
+    os.environ["GRADIO_TEMP_DIR"] = app.state.desk_files.name
     import gradio as gr
 
     from certloop.serve.desk import shell
@@ -140,6 +150,12 @@ def desk_session(request: Request, service: Open, actor: Annotated[Actor, Depend
 def desk_people(service: Open, actor: Annotated[Actor, Depends(allowed(Permission.REVIEWS_READ))]) -> dict[str, str]:
     """What to call those whose ids stand in histories: logins of users and names of keys, of the caller's tenant."""
     return people.names(service, actor)
+
+
+@router.get("/favicon.ico", dependencies=[Depends(public)])
+def icon() -> Response:
+    """Asked for by browsers that show something else than a page of ours."""
+    return Response(ICON, media_type="image/svg+xml", headers={"Cache-Control": "public, max-age=86400"})
 
 
 @router.get("/desk/font/rare.css", dependencies=[Depends(public)])

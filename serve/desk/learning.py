@@ -10,7 +10,7 @@ import gradio as gr
 
 from certloop.agentrl.errors import CertloopError
 from certloop.serve.confidence.report import report
-from certloop.serve.desk import learned, learning_html
+from certloop.serve.desk import learned, learning_html, people
 from certloop.serve.desk.context import Desk
 from certloop.serve.desk.parts import alert, only_for, reason_of, words
 from certloop.serve.errors import RequestError
@@ -108,6 +108,7 @@ def _page(desk: Desk, actor: Actor, said: str) -> list[Any]:
         learned.exact_rates(service, actor),
         learned.synthetic_scores(actor),
         seen,
+        people.names(service, actor),
     )
     with_gate = [(row["id"], row["id"]) for row in seen["releases"] if row["artefacts"].get("gate")]
     in_use = [(learning_html.rule_words(desk, item), item.item_id) for item in items if item.in_use]

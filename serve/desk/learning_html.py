@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from certloop.serve.desk import charts
 from certloop.serve.desk.learned import SOURCES, FieldRate, Signals
-from certloop.serve.desk.parts import STYLE, empty, table
+from certloop.serve.desk.parts import STYLE, Markup, empty, table
+from certloop.serve.desk.said import in_words
 
 if TYPE_CHECKING:
     from certloop.agentrl.memory import Item
@@ -34,6 +37,7 @@ VERDICTS = {
     "insufficient_evidence": ("证据不足", "too little evidence"),
 }
 FIELDS_SHOWN, ROWS_SHOWN = 24, 60
+CERTIFICATE = re.compile(r"doc_[0-9a-f]{32}\.[0-9]{1,4}")
 
 
 def percent(share: float | None, places: int = 1) -> str:
@@ -47,8 +51,9 @@ def overview(
     rates: Sequence[FieldRate],
     synthetic: Mapping[str, Any],
     seen: Mapping[str, Any],
+    people: Mapping[str, str],
 ) -> str:
-    """Cards, signals, exact rates, synthetic against real, and who answers."""
+    """Cards, signals, exact rates, synthetic against real, and who answers. ``people``: what to call actors by id."""
     say = desk.say
     parts = [
         _cards(desk, confidence, seen["pointer"]),
@@ -59,7 +64,7 @@ def overview(
         f"<h2>{say('合成与真实对照', 'Synthetic against real')}</h2>",
         _both(desk, confidence, synthetic),
         f"<h2>{say('版本', 'Releases')}</h2>",
-        _releases(desk, seen),
+        _releases(desk, seen, people),
     ]
     return f'<div class="cl">{"".join(parts)}</div>{STYLE}'
 
@@ -108,32 +113,13 @@ def _signals(desk: Desk, signals: Signals) -> str:
         f" {sum(day[1].get(s, 0) for day in signals.days)}</span>"
         for s in used
     )
+    colours = {source: COLOURS[source] for source in used}
+    names = {source: say(*NAMES[source]) for source in used}
     note = say(
         f"最近 {signals.events} 条事件中的 {signals.total} 条信号",
         f"{signals.total} signals among the last {signals.events} events",
     )
-    return f"<div>{keys}</div>{_bars(signals)}<p>{note}</p>"
-
-
-def _bars(signals: Signals) -> str:
-    """Stacked columns, one a day."""
-    width, height, step = 56 * len(signals.days) + 40, 170, 56
-    most = max(sum(day[1].values()) for day in signals.days) or 1
-    out = [f'<text x="0" y="12">{most}</text><line x1="34" y1="140" x2="{width}" y2="140" stroke="#9aa8af"/>']
-    for place, (day, counts) in enumerate(signals.days):
-        x, y = 40 + place * step, 140.0
-        for source in SOURCES:
-            tall = 132 * counts.get(source, 0) / most
-            if tall:
-                y -= tall
-                title = f"{day} {source}: {counts[source]}"
-                out.append(
-                    f'<rect x="{x}" y="{y:.1f}" width="34" height="{tall:.1f}" fill="{COLOURS[source]}">'
-                    f"<title>{escape(title)}</title></rect>"
-                )
-        out.append(f'<text x="{x}" y="158">{escape(day[5:])}</text>')
-    box = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
-    return f'<div class="cl-scroll"><svg role="img" {box}>{"".join(out)}</svg></div>'
+    return f"<div>{keys}</div>{charts.columns(signals.days, colours, names)}<p>{note}</p>"
 
 
 def _rates(desk: Desk, rates: Sequence[FieldRate]) -> str:
@@ -149,36 +135,28 @@ def _rates(desk: Desk, rates: Sequence[FieldRate]) -> str:
         "只算审核过的证照：它们多因存疑而送审，所以比全部证照更难。最不准的在前。",
         "Audited certificates only: most were unsure, so they are harder than the rest. Least exact first.",
     )
-    many = len({rate.doc_type for rate in rates}) > 1
-    cells = []
-    for rate in rates[:FIELDS_SHOWN]:
-        name = f"{rate.label} · {rate.doc_type}" if many else rate.label
-        cells.append(
-            f'<div class="cl-field" data-rate="{escape(rate.field)}"><span>{escape(name)}</span>'
-            f"<b>{percent(rate.exact / rate.audited, 0)}</b>{_spark(rate)}</div>"
-        )
-    more = len(rates) - FIELDS_SHOWN
-    rest = f"<p>{say(f'另有 {more} 个字段更准，未列出。', f'{more} more fields are more exact.')}</p>" if more > 0 else ""
-    return f'<p>{note}</p><div class="cl-fields">{"".join(cells)}</div>{rest}'
+    title = _titles(desk)
+    wrong = [rate for rate in rates if rate.exact < rate.audited]
+    cells = [
+        f'<div class="cl-field" data-rate="{escape(rate.field)}"><span>{escape(f"{rate.label} · {title(rate.doc_type)}")}</span>'
+        f"<b>{percent(rate.exact / rate.audited, 0)}</b>{charts.line(rate.days)}</div>"
+        for rate in wrong[:FIELDS_SHOWN]
+    ]
+    drawn = f'<div class="cl-fields">{"".join(cells)}</div>'
+    if not wrong:
+        drawn = f"<p>{say('审核过的字段全部一次读对。', 'Every audited field was read right.')}</p>"
+    rest = [rate for rate in rates if rate not in wrong[:FIELDS_SHOWN]]
+    if not rest:
+        return f"<p>{note}</p>{drawn}"
+    head = (say("证照", "certificate"), say("字段", "field"), say("读对", "right"), say("份数", "audited"))
+    rows = [(title(r.doc_type), r.label, percent(r.exact / r.audited, 0), f"{r.exact}/{r.audited}") for r in rest]
+    shown = say(f"其余 {len(rest)} 个字段（多数全部读对）", f"The other {len(rest)} fields, most of them all right")
+    return f"<p>{note}</p>{drawn}<details><summary>{shown}</summary>{table(head, rows, 'rates')}</details>"
 
 
-def _spark(rate: FieldRate) -> str:
-    """A line over days, from 0 at the bottom to 100 % at the top, each day a point with its counts."""
-    step = 200 / max(1, len(rate.days) - 1)
-    points = [(10 + step * i if len(rate.days) > 1 else 110, 36 - 30 * exact / n) for i, (_, exact, n) in enumerate(rate.days)]
-    line = " ".join(f"{x:.0f},{y:.1f}" for x, y in points)
-    dots = "".join(
-        f'<circle cx="{x:.0f}" cy="{y:.1f}" r="3.5" fill="#0f766e"><title>{escape(day)}: {exact}/{n}</title></circle>'
-        for (x, y), (day, exact, n) in zip(points, rate.days, strict=True)
-    )
-    first, last = rate.days[0][0][5:], rate.days[-1][0][5:]
-    days = first if first == last else f"{first} – {last}"
-    return (
-        '<svg role="img" width="230" height="56" viewBox="0 0 230 56"><line x1="4" y1="6" x2="226" y2="6" stroke="#dde4e7"/>'
-        f'<line x1="4" y1="36" x2="226" y2="36" stroke="#9aa8af"/><polyline points="{line}" fill="none" stroke="#0f766e"/>'
-        f'{dots}<text x="4" y="52">{escape(days)}</text><text x="226" y="52" text-anchor="end">'
-        f"{rate.exact}/{rate.audited}</text></svg>"
-    )
+def _titles(desk: Desk) -> Callable[[str], str]:
+    types = desk.service.registry.types
+    return lambda kind: desk.say(types[kind].title, types[kind].title_en) if kind in types else kind
 
 
 def _both(desk: Desk, confidence: Mapping[str, Any], synthetic: Mapping[str, Any]) -> str:
@@ -206,7 +184,7 @@ def _both(desk: Desk, confidence: Mapping[str, Any], synthetic: Mapping[str, Any
     return f"<p>{note}</p>{table(head, rows, 'both')}"
 
 
-def _releases(desk: Desk, seen: Mapping[str, Any]) -> str:
+def _releases(desk: Desk, seen: Mapping[str, Any], people: Mapping[str, str]) -> str:
     say, pointer = desk.say, seen["pointer"]
     if not pointer["candidate"] and not pointer["previous"]:
         lead = say("只有一个版本，没有可以回退的。学到的规则攒成版本、通过门禁后会先灰度。",
@@ -229,7 +207,7 @@ def _releases(desk: Desk, seen: Mapping[str, Any]) -> str:
             r["engine"],
             r["parent"],
             say("有", "yes") if r["artefacts"].get("gate") else "–",
-            r["notes"],
+            in_words(desk, r["notes"]),
         )
         for r in reversed(seen["releases"])
     ]
@@ -242,13 +220,26 @@ def _releases(desk: Desk, seen: Mapping[str, Any]) -> str:
         say("说明", "notes"),
     )
     moves = [
-        (m["at"][:19].replace("T", " "), say(*MOVES.get(m["move"], (m["move"], m["move"]))), m["release"], m["by"], m["reason"])
+        (
+            m["at"][:19].replace("T", " "),
+            say(*MOVES.get(m["move"], (m["move"], m["move"]))),
+            m["release"],
+            _called(desk, m["by"], people),
+            in_words(desk, m["reason"]),
+        )
         for m in seen["history"][:ROWS_SHOWN]
     ]
     past = (say("时间 (UTC)", "when (UTC)"), say("动作", "move"), say("版本", "release"), say("谁", "by"), say("理由", "reason"))
     return (
         f"<p>{escape(lead)}</p>{table(head, shown, 'releases')}<h3>{say('历史', 'History')}</h3>{table(past, moves, 'history')}"
     )
+
+
+def _called(desk: Desk, actor: str, people: Mapping[str, str]) -> str:
+    """A login or a key's name; the loop itself is the system."""
+    if actor in people:
+        return people[actor]
+    return desk.say("系统", "the system") if actor.partition(":")[0] in ("serve", "loop", "train") else actor
 
 
 def rule_words(desk: Desk, item: Item) -> str:
@@ -280,13 +271,22 @@ def rules(desk: Desk, items: Sequence[Item]) -> str:
             rule_words(desk, item),
             say(*STATES.get(str(item.state), (str(item.state), str(item.state)))),
             f"{item.passed}/{item.failed}",
-            "、".join(item.evidence[:3]) + (" …" if len(item.evidence) > 3 else ""),
+            _evidence(desk, item.evidence),
             item.at[:19].replace("T", " "),
-            "" if item.in_use else item.reason,
+            "" if item.in_use else in_words(desk, item.reason),
         )
         for item in reversed(items[-ROWS_SHOWN:])
     ]
     return f'<div class="cl">{title}{table(head, rows, "rules")}</div>{STYLE}'
+
+
+def _evidence(desk: Desk, evidence: Sequence[str]) -> Markup:
+    """How many certificates taught it, and a link to the first three of them."""
+    links = " ".join(
+        f'<a href="#{escape(name)}">{number}</a>' if CERTIFICATE.fullmatch(name) else escape(name)
+        for number, name in enumerate(evidence[:3], 1)
+    )
+    return Markup(f"{desk.say(f'{len(evidence)} 份', str(len(evidence)))} {links}")
 
 
 def gate(desk: Desk, release_id: str, found: Mapping[str, Any] | None) -> str:
@@ -299,17 +299,22 @@ def gate(desk: Desk, release_id: str, found: Mapping[str, Any] | None) -> str:
         ("类型", "type"), ("字段", "field"), ("来源", "from"), ("份数", "items"), ("之前", "before"), ("之后", "after"),
         ("变化 [下界, 上界]", "change [bounds]"),
     )  # fmt: skip
-    head = [say(*name) for name in names]
+    head, kind, types = [say(*name) for name in names], _titles(desk), desk.service.registry.types
+
+    def label(group: str, part: str) -> str:
+        return types[group].fields[part].label if group in types and part in types[group].fields else part
+
     rows = [
         (
-            row["group"], row["part"], say("真实", "real") if row["origin"] == "real" else say("合成", "synthetic"),
+            kind(row["group"]), label(row["group"], row["part"]),
+            say("真实", "real") if row["origin"] == "real" else say("合成", "synthetic"),
             row["change"]["n"],
             f"{row['before']:.3f}", f"{row['after']:.3f}",
             f"{row['change']['mean']:+.3f} [{row['change']['lower']:+.3f}, {row['change']['upper']:+.3f}]",
         )
         for row in found["forgetting"][:ROWS_SHOWN]
     ]  # fmt: skip
-    reasons = "".join(f"<li>{escape(str(reason))}</li>" for reason in found["reasons"])
+    reasons = "".join(f"<li>{escape(in_words(desk, str(reason)))}</li>" for reason in found["reasons"])
     title = f"{release_id} / {found['baseline']}: {say(*VERDICTS.get(verdict, (verdict, verdict)))}"
     return (
         f'<div class="cl" data-test="gate"><h3>{escape(title)}</h3><ul>{reasons}</ul>'

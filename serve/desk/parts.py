@@ -76,9 +76,19 @@ def empty(text: str) -> str:
     return f'<p class="cl-empty">{escape(text)}</p>'
 
 
+class Markup(str):
+    """A cell that was escaped already."""
+
+    __slots__ = ()
+
+
 def table(head: Sequence[str], rows: Iterable[Sequence[object]], name: str = "") -> str:
     """A table that scrolls by itself on a phone; every cell is escaped."""
-    body = "".join("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
+    body = "".join("<tr>" + "".join(f"<td>{_cell(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     top = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in head)
     inner = f'<table data-table="{escape(name)}"><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>'
     return f'<div class="cl-scroll" tabindex="0">{inner}</div>'
+
+
+def _cell(cell: object) -> str:
+    return cell if isinstance(cell, Markup) else escape(str(cell))

@@ -1,11 +1,13 @@
 """Synthetic pages at the desk: previews in memory, one run at a time for each tenant, a blank form from a scan.
 
-Each function authorises its caller. Folders are named here, never by a caller; the runs of a process end with it.
+Each function authorises its caller. Folders are named here, never by a caller; the runs of a process end with it and can be
+gone on with.
 """
 
 from __future__ import annotations
 
 import io
+import json
 import logging
 import threading
 from collections.abc import Mapping
@@ -24,6 +26,7 @@ from certloop.serve.people.roles import Permission
 if TYPE_CHECKING:
     from certloop.serve.context import Service
     from certloop.serve.people.actor import Actor
+    from certloop.synth.config import MakeConfig
 
 PROFILES = ("clean", "scan", "copy", "photo", "screen", "hard")
 MOST_PAGES, MOST_SAMPLES, MOST_RUNS = 12, 2000, 20
@@ -46,7 +49,8 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A dataset in the making. ``state``: running, done, failed. ``error``: code of what went wrong."""
+    """A dataset in the making. ``state``: running, done, failed, stopped (its process ended). ``error``: code of what went
+    wrong."""
 
     name: str
     choice: Choice
@@ -127,16 +131,44 @@ def start(service: Service, actor: Actor, choice: Choice) -> Run:
     kept."""
     check(service, actor, choice, MOST_SAMPLES)
     base = folder_of(service, actor)
+    if base.is_dir() and sum(1 for _ in base.iterdir()) >= MOST_RUNS:
+        raise RequestError(f"{MOST_RUNS} runs are kept already; remove old ones from the data folder first")
+    return _begin(service, actor, Run(f"run_{new_id()}", choice))
+
+
+def unfinished(service: Service, actor: Actor) -> tuple[Run, ...]:
+    """Runs of the tenant that ended before they were done (a restart, a full disk), the latest first; ``done`` as it stands on
+    the disk."""
+    base, going = folder_of(service, actor), latest(service, actor)
+    found = []
+    for folder in sorted(base.glob("run_*"), reverse=True) if base.is_dir() else ():
+        if (going is None or going.state != "running" or going.name != folder.name) and not (folder / "manifest.json").exists():
+            choice = _planned(folder)
+            if choice is not None:
+                found.append(Run(folder.name, choice, _written(service, choice, folder), "stopped"))
+    return tuple(found)
+
+
+def resume(service: Service, actor: Actor, name: str) -> Run:
+    """Go on with an unfinished run: what it wrote stays. Raises RequestError for one that there is not, ConflictError while
+    another goes on."""
+    found = next((run for run in unfinished(service, actor) if run.name == name), None)
+    if found is None:
+        raise RequestError("no such unfinished run")
+    check(service, actor, found.choice, MOST_SAMPLES)
+    return _begin(service, actor, replace(found, state="running"))
+
+
+def _begin(service: Service, actor: Actor, run: Run) -> Run:
+    folder = folder_of(service, actor) / run.name
     with _lock:
         mine = _runs.setdefault(service, {})
         if actor.tenant in mine and mine[actor.tenant].state == "running":
             raise ConflictError("a run of this tenant goes on already")
-        base.mkdir(parents=True, exist_ok=True)
-        if sum(1 for _ in base.iterdir()) >= MOST_RUNS:
-            raise RequestError(f"{MOST_RUNS} runs are kept already; remove old ones from the data folder first")
-        run = mine[actor.tenant] = Run(f"run_{new_id()}", choice)
-    service.tenant(actor.tenant).note(actor.actor_id, "synthetic run started", run=run.name, count=choice.count)
-    threading.Thread(target=_make, args=(service, actor.tenant, run, base / run.name), name="synthesis", daemon=True).start()
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        mine[actor.tenant] = run
+    service.tenant(actor.tenant).note(actor.actor_id, "synthetic run started", run=run.name, count=run.choice.count)
+    threading.Thread(target=_make, args=(service, actor.tenant, run, folder), name="synthesis", daemon=True).start()
     return run
 
 
@@ -177,8 +209,33 @@ def template(service: Service, actor: Actor, data: bytes, suffix: str, type_id: 
         return Template(_png(seen), made.image.read_bytes(), made.layout.read_text("utf-8"), made.missing, made.seals)
 
 
-def _make(service: Service, tenant: str, run: Run, folder: Path) -> None:
+def _planned(folder: Path) -> Choice | None:
+    """What an unfinished run was to make, from its plan; None for a folder without one that this page could have begun."""
+    try:
+        recipe = json.loads((folder / "plan.json").read_text(encoding="utf-8"))["recipe"]
+        (type_id,), ((profile, _),) = recipe["types"], recipe["profiles"]
+        return Choice(type_id, "".join(recipe["layouts"]), profile, recipe["count"], recipe["seed"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _written(service: Service, choice: Choice, folder: Path) -> int:
+    from certloop.synth.dataset.work import chunks
+
+    config = _config(service, choice, folder)
+    return sum(chunk.last - chunk.first for chunk in chunks(config) if chunk.path(folder).exists())
+
+
+def _config(service: Service, choice: Choice, folder: Path) -> MakeConfig:
     from certloop.synth.config import MakeConfig
+
+    return MakeConfig(
+        folder, (choice.type_id,), choice.count, ((choice.profile, 1.0),), choice.seed, chunk=4,
+        layouts=(choice.layout,) if choice.layout else (), search_path=_folders(service),
+    )  # fmt: skip
+
+
+def _make(service: Service, tenant: str, run: Run, folder: Path) -> None:
     from certloop.synth.dataset import make
 
     choice = run.choice
@@ -189,11 +246,7 @@ def _make(service: Service, tenant: str, run: Run, folder: Path) -> None:
         _keep(service, tenant, replace(run, done=done))
 
     try:
-        config = MakeConfig(
-            folder, (choice.type_id,), choice.count, ((choice.profile, 1.0),), choice.seed, chunk=4,
-            layouts=(choice.layout,) if choice.layout else (), search_path=_folders(service),
-        )  # fmt: skip
-        manifest = make(config, heard)
+        manifest = make(_config(service, choice, folder), heard)
         _keep(service, tenant, replace(run, done=choice.count, state="done", manifest=manifest))
     except CertloopError as error:
         _keep(service, tenant, replace(run, state="failed", error=error.code))

@@ -33,14 +33,17 @@ def chromium() -> Iterator[Any]:
 
 
 class Visitor:
-    """A page, with what went wrong in it: errors of scripts, and requests to anywhere but the service."""
+    """A page, with what went wrong in it: errors of scripts, what was not there, requests to anywhere but the service."""
 
-    def __init__(self, browser: Any, base: str, width: int, height: int) -> None:
-        self.context = browser.new_context(viewport={"width": width, "height": height}, base_url=base, accept_downloads=True)
+    def __init__(self, browser: Any, base: str, width: int, height: int, scheme: str = "light") -> None:
+        self.context = browser.new_context(
+            viewport={"width": width, "height": height}, base_url=base, accept_downloads=True, color_scheme=scheme
+        )
         self.context.set_default_timeout(PATIENCE_MS)
         self.page = self.context.new_page()
-        self.base, self.errors, self.elsewhere = base, [], []
+        self.base, self.errors, self.elsewhere, self.missing = base, [], [], []
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("response", lambda answer: answer.status == 404 and self.missing.append(answer.url))
         self.page.on("request", lambda request: self._look(request.url))
 
     def _look(self, url: str) -> None:
@@ -66,14 +69,14 @@ class Visitor:
 def visit(chromium: Any) -> Iterator[Callable[..., Visitor]]:
     made: list[Visitor] = []
 
-    def make(live: Live, width: int = 1280, height: int = 860) -> Visitor:
-        made.append(Visitor(chromium, live.base, width, height))
+    def make(live: Live, width: int = 1280, height: int = 860, scheme: str = "light") -> Visitor:
+        made.append(Visitor(chromium, live.base, width, height, scheme))
         return made[-1]
 
     yield make
     for visitor in made:
         visitor.context.close()
-        assert visitor.errors == [] and visitor.elsewhere == []
+        assert visitor.errors == [] and visitor.elsewhere == [] and visitor.missing == []
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +98,8 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     with live.open() as service:
         admin = Actor.of(ACME, "cli:uid-0", Role.ADMIN)
         tenants.change_settings(service, admin, ACME, {"review": {"sampling": 1.0, "double_check": 0.0}})
-        for login, role in (("ann", Role.AUDITOR), ("bob", Role.AUDITOR), ("olga", Role.OPERATOR)):
+        roles = (("ann", Role.AUDITOR), ("bob", Role.AUDITOR), ("olga", Role.OPERATOR), ("ada", Role.ADMIN))
+        for login, role in roles:
             users.create(service, admin, login, role, PASSWORD)
         users.create(service, Actor.of("other", "cli:uid-0", Role.ADMIN), "zed", Role.AUDITOR, PASSWORD)
     with live:

@@ -31,6 +31,7 @@ from certloop.serve.people.roles import Permission, Role
 
 SIGNED_IN = None
 ROUTES = {
+    "/favicon.ico": public,
     "/desk/font/rare.css": public,
     "/desk/font/rare.otf": public,
     "/desk/people": Permission.REVIEWS_READ,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -14,12 +15,14 @@ import pytest
 from starlette.requests import Request
 
 from certloop.agentrl.release import Release
-from certloop.serve.desk import data_engine, learned, learning, learning_html, parts, shell, synthesis
+from certloop.serve.desk import charts, data_engine, learned, learning, learning_html, parts, shell, synthesis
 from certloop.serve.desk.context import Desk, Language
+from certloop.serve.desk.said import in_words
 from certloop.serve.desk.synthesis import Choice
 from certloop.serve.errors import ConflictError, ForbiddenError, RequestError
 from certloop.serve.people.actor import Actor
 from certloop.serve.people.roles import Role
+from certloop.synth.dataset import make
 from tests.serve.audit_world import World, licence, open_world
 
 ONE = Choice("business_licence", "", "clean", 1, 7)
@@ -188,6 +191,63 @@ def test_pages_are_previewed_and_a_run_ends_with_a_manifest(world: World) -> Non
     assert (done.state, done.done, done.manifest["count"]) == ("done", 1, 1)
     folder = synthesis.folder_of(service, eve) / run.name
     assert json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["files"] == done.manifest["files"]
+
+
+def test_a_run_that_was_cut_off_goes_on_where_it_stood(world: World) -> None:
+    service, eve = world.service, engineer("cut")
+    choice = replace(ONE, count=9)
+    folder = synthesis.folder_of(service, eve) / "run_cut"
+    config = synthesis._config(service, choice, folder)
+    with pytest.raises(KeyboardInterrupt):
+        make(config, stop_after(4))
+    kept = {path: path.stat().st_mtime_ns for path in (folder / "images").rglob("*.*")}
+    assert len(kept) == 4
+    (found,) = synthesis.unfinished(service, eve)
+    assert (found.name, found.choice, found.done, found.state) == ("run_cut", choice, 4, "stopped")
+    assert synthesis.unfinished(service, engineer("other")) == ()
+    for wrong in ("run_none", "../acme/run_cut", ""):
+        with pytest.raises(RequestError):
+            synthesis.resume(service, eve, wrong)
+    with pytest.raises(RequestError):
+        synthesis.resume(service, engineer("other"), "run_cut")
+    synthesis.resume(service, eve, "run_cut")
+    for thread in threading.enumerate():
+        if thread.name == "synthesis":
+            thread.join(300)
+    done = synthesis.latest(service, eve)
+    assert done is not None and (done.name, done.state, done.done) == ("run_cut", "done", 9)
+    assert synthesis.unfinished(service, eve) == ()
+    assert all(path.stat().st_mtime_ns == at for path, at in kept.items())
+    whole = make(replace(config, out=folder.with_name("run_whole")))
+    assert done.manifest is not None and done.manifest["files"] == whole["files"]
+
+
+def stop_after(samples: int) -> Callable[[int, int], None]:
+    def heard(done: int, _wanted: int) -> None:
+        if done >= samples:
+            raise KeyboardInterrupt
+
+    return heard
+
+
+def test_charts_have_every_day_and_a_scale_with_a_whole_middle() -> None:
+    days = (("2026-11-18", {"auditor": 41}), ("2026-11-21", {"auditor": 3, "business": 66}))
+    drawn = charts.columns(days, {"auditor": "#000", "business": "#111"}, {"auditor": "<a>", "business": "b"})
+    assert re.findall(r">(11-\d\d)<", drawn) == ["11-18", "11-19", "11-20", "11-21"]
+    assert re.findall(r'text-anchor="end">(\d+)<', drawn) == ["0", "50", "100"]
+    assert [round(float(tall)) for tall in re.findall(r'height="([\d.]+)" fill="#', drawn)] == [51, 4, 82]  # 124 px are 100
+    assert "<a>" not in drawn and "&lt;a&gt;: 41" in drawn
+    drawn = charts.line([("2026-11-18", 1, 2), ("2026-11-19", 2, 2), ("2026-11-28", 0, 2)])
+    assert re.findall(r'cx="(\d+)" cy="([\d.]+)"', drawn) == [("10", "21.0"), ("30", "6.0"), ("210", "36.0")]
+    assert "3/6" in drawn
+
+
+def test_sentences_of_the_loop_are_chinese_on_a_chinese_page(world: World) -> None:
+    zh, en = (Desk(None, world.service, language) for language in (Language.ZH, Language.EN))  # type: ignore[arg-type]
+    assert in_words(zh, "3 rules") == "3 条规则" and in_words(en, "3 rules") == "3 rules"
+    assert in_words(zh, "the target got worse: -0.0120, at most -0.0010") == "目标变差：-0.0120，至多 -0.0010"
+    assert in_words(zh, "business: the business pass rate fell: 1/2") == "业务通过率下降：1/2"
+    assert in_words(zh, "3 rules, said a person") == "3 rules, said a person"
 
 
 def test_tabs_are_where_the_page_looks_for_them(world: World) -> None:

@@ -29,7 +29,7 @@ class Review extends HTMLElement {
     shadow(this, REVIEW_STYLE, this.said, this.place);
     this.onkey = (event) => this.key(event);
     document.addEventListener('keydown', this.onkey);
-    this.onback = () => this.follow();
+    this.onback = () => { if (ID.test(location.hash) && !this.offsetParent) this.showTab(); this.follow(); };
     window.addEventListener('popstate', this.onback);
     this.onhide = () => this.letGo(true);
     window.addEventListener('pagehide', this.onhide);
