@@ -27,6 +27,7 @@ ServeError                     serve_error                base
 │   └── QueueFullError         queue_full                 the tenant's queue is full
 ├── SettingsError              tenant_settings            settings of a tenant that make no sense
 ├── CalibrationError           calibration_invalid        a calibration that is not well formed, or too little to fit one on
+├── ReplicaError               replica_failed             a model server that did not take a release's adapter
 ├── WorkerRunningError         worker_running             another process works on this SQLite database already
 ├── ReadError                  read_failed                a document that was not read; tried again, then dead
 │   ├── ReadTimeoutError       read_timeout               it took longer than its time
@@ -212,6 +213,10 @@ class TelemetryError(ServeError, RuntimeError):
 
 class ServiceClosedError(ServeError, RuntimeError):
     code = "service_closed"
+
+
+class ReplicaError(ServeError):
+    code = "replica_failed"
 
 
 class WorkerRunningError(ServeError, RuntimeError):

@@ -17,11 +17,12 @@ from certloop.agentrl.store import Store, StoreError
 from certloop.agentrl.store.exporters import approved_answer, write_images
 from certloop.agentrl.store.reader import Filters, StoredTrajectory
 from certloop.agentrl.trajectory import Consent
+from certloop.extract.engine.prompt import answer_json, prompt_text
+from certloop.templates import DocumentType
 from certloop.train.rows import Row, data_sha256, write_rows
 
 SHARED = "*"
-PromptOf = Callable[[str], str]
-"""The generic prompt of a document type, byte for byte what serving sends."""
+TypeOf = Callable[[str], DocumentType]
 ReliabilityOf = Callable[[str, str], float]
 """How far an auditor of a tenant can be believed, in (0, 1)."""
 
@@ -122,19 +123,26 @@ def withdrawn(store: Store, row_ids: Iterable[str], scope: str) -> list[str]:
     return gone
 
 
-def pack(store: Store, rows: Sequence[tuple[Truth, float]], prompt_of: PromptOf, folder: Path) -> dict[str, Any]:
+def _in_order(answer: Mapping[str, str | None], doc_type: DocumentType) -> dict[str, str | None]:
+    """As the type's prompt asks for it, whatever an auditor added last: an order that varies cannot be learned."""
+    place = {spec.label: n for n, spec in enumerate(doc_type.fields.values())}
+    return {label: answer[label] for label in sorted(answer, key=lambda label: place.get(label, len(place)))}
+
+
+def pack(store: Store, rows: Sequence[tuple[Truth, float]], type_of: TypeOf, folder: Path) -> dict[str, Any]:
     """Write rows and images for the trainer; a row of twice the weight stands there twice. Returns rows and their hash."""
     least = min((weight for _, weight in rows), default=1.0)
     out = []
     for truth, weight in rows:
         trajectory = truth.stored.trajectory
         images = write_images(store.for_tenant(truth.tenant), trajectory.image_sha256, folder / "images")
+        answer = _in_order(truth.answer, type_of(trajectory.doc_type))
         row = Row(
             id=truth.row_id,
-            prompt=prompt_of(trajectory.doc_type),
+            prompt=prompt_text(type_of(trajectory.doc_type).prompt),
             images=tuple(Path(image) for image in images),
-            completion=json.dumps(dict(truth.answer), ensure_ascii=False),
-            truth=dict(truth.answer),
+            completion=answer_json(answer),
+            truth=answer,
         )
         out += [replace(row, id=f"{row.id}#{copy}") for copy in range(max(1, min(4, round(weight / least))))]
     write_rows(folder, out, source="approved")

@@ -11,16 +11,14 @@ import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 
 from certloop.agentrl.loop import NotReadyError, Plan, Run, Stop
 from certloop.agentrl.memory import write_snapshot
 from certloop.agentrl.release import (
-    ArmWindow,
     CanaryPolicy,
     CanaryState,
     Evidence,
@@ -36,7 +34,8 @@ from certloop.agentrl.release import (
 from certloop.extract.evaluation.normalise import same_value
 from certloop.extract.learning import Case, guidance_of, read_case
 from certloop.serve.db.access import reading
-from certloop.serve.db.schema import certificates, uploads
+from certloop.serve.db.schema import certificates
+from certloop.serve.loop.arms import canary_state, per_week
 from certloop.serve.loop.live import ACTOR, Rule
 from certloop.serve.loop.trial import ASK_AGAIN_S, Trial
 from certloop.serve.review import certificate as certs
@@ -124,13 +123,13 @@ class GuidanceRelease:
     def stage(self, run: Run) -> Mapping[str, Any]:
         """The first share."""
         name = str(run.results["register"]["release"])
-        pointer = self._trial.stage(run.scope, name, self._per_week(run.scope), f"gate passed, run {run.run_id}")
+        pointer = self._trial.stage(run.scope, name, per_week(self._service, run.scope), f"gate passed, run {run.run_id}")
         return {"share": pointer.share, "since": pointer.since}
 
     def watch(self, run: Run) -> Mapping[str, Any] | Stop:
         """Guards and stages, until the candidate serves everybody or nobody."""
         name = str(run.results["register"]["release"])
-        promoted, why = self._trial.watch(run.scope, name, lambda pointer: self._state(run, name, pointer))
+        promoted, why = self._trial.watch(run.scope, name, lambda pointer: self._state(run, pointer))
         return self._released(run, name) if promoted else Stop(why, {"rolled_back": name})
 
     # --- what the steps stand on ------------------------------------------------------------------------------------------------
@@ -184,48 +183,19 @@ class GuidanceRelease:
         known = [row for row in rows if row.doc_type in self._service.registry.types]
         return [case for row in known if (case := self._service.loop.case_of(tenant, row)) is not None]
 
-    def _per_week(self, tenant: str) -> float:
-        since = (self._service.clock() - timedelta(days=28)).isoformat(timespec="microseconds")
-        with reading(self._service, tenant) as connection:
-            query = select(func.count()).select_from(uploads).where(uploads.c.tenant == tenant, uploads.c.accepted_at >= since)
-            return float(connection.execute(query).scalar_one()) / 4.0
-
     @property
     def _trial(self) -> Trial:
         loop = self._service.loop
         return Trial(loop.registry, self._config.canary, self._service.clock, loop.router.forget)
 
-    def _state(self, run: Run, name: str, pointer: Pointer) -> CanaryState:
-        began = self._trial.since(run.scope)
-        since = began.astimezone(UTC).isoformat(timespec="microseconds")
+    def _state(self, run: Run, pointer: Pointer) -> CanaryState:
         old, new = self._rules(run)
         cases = [
             case for case in self._cases(run.scope) if self._after(run.scope, case.case_id, str(run.results["stage"]["since"]))
         ]
         gains = [self._pair(case, old, new).gain for case in cases]
-        return CanaryState(
-            pointer.share,
-            began,
-            self._arm(run.scope, name, since),
-            self._arm(run.scope, pointer.active, since),
-            self._per_week(run.scope),
-            better=sum(gain > 0 for gain in gains),
-            worse=sum(gain < 0 for gain in gains),
-        )
-
-    def _arm(self, tenant: str, release: str, since: str) -> ArmWindow:
-        """What a release did since: ``passed`` are certificates that were approved as they were read."""
-        joined = certificates.join(
-            uploads, (uploads.c.tenant == certificates.c.tenant) & (uploads.c.document_id == certificates.c.document_id)
-        )
-        query = select(certificates.c.certificate_id, certificates.c.state).select_from(joined)
-        query = query.where(certificates.c.tenant == tenant, uploads.c.release == release, certificates.c.created_at >= since)
-        with reading(self._service, tenant) as connection:
-            rows = connection.execute(query).all()
-            decided = [row.certificate_id for row in rows if row.state in ("approved", "rejected")]
-            approved = [certs.load(connection, tenant, row.certificate_id) for row in rows if row.state == "approved"]
-        untouched = sum(not any("edited" in fld for fld in one.fields.values()) for one in approved)
-        return ArmWindow(len(rows), len(decided), untouched)
+        better, worse = sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)
+        return canary_state(self._service, run.scope, pointer, self._trial.since(run.scope), better=better, worse=worse)
 
     def _after(self, tenant: str, certificate_id: str, since: str) -> bool:
         with reading(self._service, tenant) as connection:

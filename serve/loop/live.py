@@ -23,6 +23,7 @@ from certloop.agentrl.release import Registry, Release, Router, UnknownReleaseEr
 from certloop.agentrl.release.router import Route
 from certloop.extract.evaluation.normalise import same_value
 from certloop.extract.learning import KINDS, Case, guidance_of, learn
+from certloop.serve.confidence.calibration import Calibration, from_json
 from certloop.serve.db.access import reading
 from certloop.serve.db.schema import certificates
 from certloop.serve.people.roles import Permission
@@ -51,12 +52,13 @@ Rule = tuple[str, str, Mapping[str, Any]]
 @dataclass(frozen=True, slots=True)
 class Steering:
     """What one document is read under: its release, the release's rules and the tenant's own. ``overlay`` are the ids of the
-    latter; all of it stands in the trajectory."""
+    latter; all of it stands in the trajectory. ``calibration`` is the release's, None where it has none of its own."""
 
     route: Route
     snapshot: str = ""
     rules: tuple[Rule, ...] = ()
     overlay: tuple[str, ...] = ()
+    calibration: Calibration | None = None
 
     @property
     def release_id(self) -> str:
@@ -77,6 +79,7 @@ class Loop:
     registry: Registry
     router: Router
     _snapshots: dict[str, tuple[Rule, ...]] = field(default_factory=dict)
+    _calibrations: dict[str, Calibration] = field(default_factory=dict)
     _caught: dict[str, set[str]] = field(default_factory=dict)
     _learner: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="learner"))
 
@@ -100,7 +103,9 @@ class Loop:
         snapshot, released = self.released(tenant, route.release_id)
         items = self.memory.in_use(tenant)
         own = tuple((item.kind, item.key, item.body) for item in items)
-        return Steering(route, snapshot, released + own, tuple(item.item_id for item in items))
+        return Steering(
+            route, snapshot, released + own, tuple(item.item_id for item in items), self.calibration(tenant, route.release_id)
+        )
 
     def released(self, tenant: str, release_id: str) -> tuple[str, tuple[Rule, ...]]:
         """The rules of a release's memory snapshot, its files verified when they are first read."""
@@ -109,6 +114,14 @@ class Loop:
             rules = read_snapshot(self.registry.artefacts.path(digest))
             self._snapshots[digest] = tuple((r["kind"], r["key"], r["body"]) for r in rules)
         return digest, self._snapshots.get(digest, ())
+
+    def calibration(self, tenant: str, release_id: str) -> Calibration | None:
+        """What a release says confidences are worth; None where it says nothing and the tenant's own fit holds."""
+        digest = self.registry.release(release_id, scope=tenant).artefacts.get("calibration", "")
+        if digest and digest not in self._calibrations:
+            body = json.loads((self.registry.artefacts.path(digest) / "calibration.json").read_text("utf-8"))
+            self._calibrations[digest] = from_json(body)
+        return self._calibrations.get(digest)
 
     # --- learning ---------------------------------------------------------------------------------------------------------------
 

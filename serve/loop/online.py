@@ -85,13 +85,15 @@ class OnlineRound:
     backend: TrainBackend
     config: OnlineConfig
     folder: Path
-    prompt_of: ground_truth.PromptOf
+    type_of: ground_truth.TypeOf
     examine: Examine
     state_of: StateOf
     clock: Callable[[], datetime]
     per_week: Callable[[str], float] = lambda scope: 0.0
     reliability: ground_truth.ReliabilityOf = lambda tenant, auditor: 1.0
     forget: Callable[[], None] = lambda: None
+    deploy: Callable[[Release], object] = lambda release: None
+    """Brings the weights to where they serve (``replicas.Replicas.load``), before the first document meets them."""
 
     def plan(self) -> Plan:
         steps = [
@@ -130,7 +132,7 @@ class OnlineRound:
             return stop
         rows = [(t, weights[t.row_id]) for t in ground_truth.truths(self.store, run.scope) if t.row_id in weights]
         shutil.rmtree(self._rows(run), ignore_errors=True)
-        return ground_truth.pack(self.store, rows, self.prompt_of, self._rows(run)) | {"at": self.clock().isoformat()}
+        return ground_truth.pack(self.store, rows, self.type_of, self._rows(run)) | {"at": self.clock().isoformat()}
 
     def train(self, run: Run) -> Mapping[str, Any] | Stop:
         """Hand over once, then ask. A run that failed is handed over again, so long as attempts are left."""
@@ -197,6 +199,7 @@ class OnlineRound:
 
     def stage(self, run: Run) -> Mapping[str, Any]:
         name = str(run.results["register"]["release"])
+        self.deploy(self.registry.release(name, scope=run.scope))
         pointer = self._trial.stage(run.scope, name, self.per_week(run.scope), f"gate passed, run {run.run_id}")
         return {"share": pointer.share, "since": pointer.since}
 

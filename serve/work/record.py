@@ -28,6 +28,7 @@ from certloop.serve.work.verdict import reasons_for
 
 if TYPE_CHECKING:
     from certloop.extract.result import Document, Result
+    from certloop.serve.confidence.calibration import Calibration
     from certloop.serve.context import Service
     from certloop.serve.work.readers import PagesRead
 
@@ -145,7 +146,7 @@ def _store_certificates(service: Service, connection: Connection, mine: Claim, r
     if upload.expected is not None:
         expected = unseal_json(connection, mine.tenant, f"{EXPECTED}/{mine.document_id}", upload.expected)
     for number, document in enumerate(result.documents):
-        _store_certificate(service, connection, mine, number, document, expected, at)
+        _store_certificate(service, connection, mine, number, document, expected, at, kept.steering.calibration)
 
 
 def _store_certificate(
@@ -156,6 +157,7 @@ def _store_certificate(
     document: Document,
     expected: Mapping[str, str] | None,
     at: str,
+    calibration: Calibration | None,
 ) -> None:
     certificate_id = f"{mine.document_id}.{number}"
     fields = {name: field.to_json() for name, field in document.fields.items()}
@@ -174,7 +176,7 @@ def _store_certificate(
         "updated_at": at,
     }
     connection.execute(insert(certificates), [row])
-    reasons = reasons_for(service, connection, mine.tenant, certificate_id, document, expected)
+    reasons = reasons_for(service, connection, mine.tenant, certificate_id, document, expected, calibration)
     open_review(connection, mine.tenant, certificate_id, reasons, at)
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from certloop.extract.result import Document
+    from certloop.serve.confidence.calibration import Calibration
     from certloop.serve.context import Service
     from certloop.templates import DocumentType
 
@@ -26,13 +27,14 @@ def reasons_for(
     certificate_id: str,
     document: Document,
     expected: Mapping[str, str] | None,
+    calibration: Calibration | None = None,
 ) -> tuple[Reason, ...]:
-    """Empty when the certificate may pass unseen."""
+    """Empty when the certificate may pass unseen. ``calibration`` is that of the release which read it, where it has one."""
     return triage(
         document,
         policy_of(connection, tenant),
         doc_type=service.registry.types.get(document.doc_type),
-        calibration=active(connection, tenant),
+        calibration=calibration or active(connection, tenant),
         certificate_id=certificate_id,
         comparisons=comparisons_for(service, document, expected),
     )

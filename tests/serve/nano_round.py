@@ -20,7 +20,8 @@ from certloop.serve.loop.examine import ModelExaminer
 from certloop.serve.loop.online import KIND, OnlineConfig, OnlineRound
 from certloop.train.backends.local import LocalBackend
 from certloop.train.config import RunConfig, parse_config
-from certloop.train.nano import NanoPage, user_text
+from certloop.train.nano import NanoPage
+from certloop.train.nano.vocabulary import nano_type
 from certloop.train.nano_data import nano_rows
 
 TENANT = "acme"
@@ -38,7 +39,7 @@ def recipe(*, path: str = "nano:early", lora: bool = False, **stage: Any) -> Run
     student: dict[str, Any] = {"path": path, "dtype": "float32"}
     if lora:
         student["lora"] = {"rank": 8, "alpha": 16}
-    sft = {"kind": "sft", "learning_rate": 3e-4, "batch_size": 16, "steps": 36, "warmup_steps": 3, "beta2": 0.99}
+    sft = {"kind": "sft", "learning_rate": 2e-4, "batch_size": 16, "steps": 30, "warmup_steps": 3, "beta2": 0.99}
     return parse_config(
         {
             "name": "online", "student": student, "data": {"max_length": 1024}, "hardware": {"device": "cpu"},
@@ -88,7 +89,7 @@ class Place:
         examine = changes.pop("examine", None) or ModelExaminer(config.student, *self.held_out)
         return OnlineRound(
             self.store, self.registry, backend or LocalBackend(self.root / "runs"), replace(settings, **changes),
-            self.root / "rounds", lambda doc_type: user_text(), examine, self._state, self.clock, per_week=lambda scope: 1000.0,
+            self.root / "rounds", lambda doc_type: nano_type(), examine, self._state, self.clock, per_week=lambda scope: 1000.0,
         )  # fmt: skip
 
     def runs(self, online: OnlineRound) -> Runs:

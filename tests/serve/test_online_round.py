@@ -60,3 +60,21 @@ def test_a_poisoned_round_is_refused(tmp_path: Path, pages_held_out: tuple[Path,
     assert run.state is RunState.STOPPED
     assert run.results["judge"]["verdict"] == "reject", run.results["judge"]
     assert place.registry.pointer(TENANT).candidate == ""
+
+
+def test_rows_are_asked_and_answered_as_serving_does(tmp_path: Path) -> None:
+    """Prompt and order of labels are the type's, whichever field the auditor added last."""
+    from certloop.serve.loop import ground_truth
+    from certloop.train.nano import user_text
+    from certloop.train.nano.vocabulary import nano_type
+    from certloop.train.rows import read_rows
+
+    place = Place(tmp_path, (tmp_path, tmp_path))
+    pages = nano_pages(33, 12)
+    approve(place.store, pages, [dict(reversed(page.fields.items())) for page in pages])
+    rows = [(truth, 1.0) for truth in ground_truth.truths(place.store, TENANT)]
+    ground_truth.pack(place.store, rows, lambda name: nano_type(), tmp_path / "rows")
+    packed = read_rows(tmp_path / "rows")
+    assert {row.prompt for row in packed} == {user_text()}
+    assert [row.completion for row in packed] == [page.answer for page in pages]
+    place.store.close()
