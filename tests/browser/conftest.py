@@ -20,8 +20,9 @@ PATIENCE_MS = 600_000
 """How long a step may take on a busy machine; no test asserts on time."""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
+    """Ended with each file: while Playwright runs, the thread counts as inside an event loop, and other tests start their own."""
     from playwright.sync_api import sync_playwright
 
     place = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
