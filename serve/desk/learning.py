@@ -31,19 +31,19 @@ def build(desk: Desk) -> None:
         refresh = gr.Button(say("刷新", "Refresh"), size="sm", scale=0, elem_id="learning-refresh")
     said = gr.HTML("", elem_id="learning-said", padding=False)
     overview = gr.HTML(f"<p>{say('正在载入…', 'Loading…')}</p>", elem_id="learning-overview", padding=False)
-    with gr.Row():
+    with gr.Row(visible=False) as going_back:
         reason = gr.Textbox(
             label=say("回退理由（必填）", "Why roll back (required)"), max_length=200, elem_id="rollback-reason", scale=3
         )
         back = gr.Button(say("回退版本", "Roll back"), variant="stop", elem_id="rollback", scale=1)
-    gate = gr.Dropdown(label=say("查看门禁报告", "Gate report of"), choices=[], elem_id="gate-choice")
+    gate = gr.Dropdown(label=say("查看门禁报告", "Gate report of"), choices=[], elem_id="gate-choice", visible=False)
     report_box = gr.HTML("", elem_id="learning-gate", padding=False)
     rules = gr.HTML("", elem_id="learning-rules", padding=False)
-    with gr.Row():
+    with gr.Row(visible=False) as taking_out:
         rule = gr.Dropdown(label=say("在用的规则", "Rules in use"), choices=[], elem_id="rule-choice", scale=2)
         why = gr.Textbox(label=say("停用理由（必填）", "Why remove (required)"), max_length=200, elem_id="rule-reason", scale=2)
         remove = gr.Button(say("停用规则", "Remove rule"), variant="stop", elem_id="rule-remove", scale=1)
-    shown = [said, overview, gate, rules, rule, reason, why]
+    shown = [said, overview, gate, rules, rule, reason, why, going_back, taking_out]
 
     def show(request: gr.Request) -> list[Any]:
         return _guarded(lambda: _page(desk, desk.actor(request), ""), desk)
@@ -92,7 +92,7 @@ def _guarded(move: Callable[[], list[Any]], desk: Desk) -> list[Any]:
     try:
         return move()
     except CertloopError as error:
-        return [alert(words(desk, error), bad=True), *[gr.skip()] * 6]
+        return [alert(words(desk, error), bad=True), *[gr.skip()] * 8]
 
 
 def _page(desk: Desk, actor: Actor, said: str) -> list[Any]:
@@ -115,8 +115,10 @@ def _page(desk: Desk, actor: Actor, said: str) -> list[Any]:
     return [
         said,
         overview,
-        gr.Dropdown(choices=with_gate, value=None),
+        gr.Dropdown(choices=with_gate, value=None, visible=bool(with_gate)),
         learning_html.rules(desk, items),
         gr.Dropdown(choices=in_use, value=None),
         *["" if said else gr.skip()] * 2,  # what was typed stays until it was done
+        gr.Row(visible=bool(seen["pointer"]["candidate"] or seen["pointer"]["previous"])),
+        gr.Row(visible=bool(in_use)),
     ]
