@@ -28,6 +28,7 @@ ServeError                     serve_error                base
 ├── SettingsError              tenant_settings            settings of a tenant that make no sense
 ├── CalibrationError           calibration_invalid        a calibration that is not well formed, or too little to fit one on
 ├── ReplicaError               replica_failed             a model server that did not take a release's adapter
+├── NewTypeError               new_type_failed            scans from which no document type can be proposed
 ├── WorkerRunningError         worker_running             another process works on this SQLite database already
 ├── ReadError                  read_failed                a document that was not read; tried again, then dead
 │   ├── ReadTimeoutError       read_timeout               it took longer than its time
@@ -217,6 +218,10 @@ class ServiceClosedError(ServeError, RuntimeError):
 
 class ReplicaError(ServeError):
     code = "replica_failed"
+
+
+class NewTypeError(ServeError, ValueError):
+    code = "new_type_failed"
 
 
 class WorkerRunningError(ServeError, RuntimeError):

@@ -1,16 +1,19 @@
-"""``certloop types``: the document types on the search path, and what one of them holds."""
+"""``certloop types``: the document types on the search path, what one of them holds, and the guided path to a new one."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
     from certloop.templates import DocumentType, Registry
 
-app = typer.Typer(help="List the document types, or show one of them.", rich_markup_mode=None, pretty_exceptions_enable=False)
+app = typer.Typer(
+    help="List the document types, show one, or make a new one from scans.", rich_markup_mode=None, pretty_exceptions_enable=False
+)
 
 
 @app.callback(invoke_without_command=True)
@@ -53,6 +56,45 @@ def show(
         values = f"  values: {', '.join(spec.values)}" if spec.values else ""
         typer.echo(f"  {spec.id + mark:<24} {spec.kind.value:<11} {spec.label}{values}{aliases}")
     typer.echo(f"prompt:\n{doc_type.prompt.rstrip()}")
+
+
+@app.command("new")
+def new(
+    type_id: Annotated[str, typer.Argument(metavar="T", help="The new type's id: lower-case letters, digits, underscores.")],
+    scans: Annotated[list[Path], typer.Option("--from", metavar="SCAN", help="A filled scan; give several, of one form.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of types; T is written below it.")],
+    title: Annotated[str, typer.Option(metavar="TEXT", help="The printed title, where it is not found.")] = "",
+    pages: Annotated[int, typer.Option(min=8, max=1000, metavar="N", help="Synthetic pages: half teach, half judge.")] = 24,
+    profile: Annotated[str, typer.Option(metavar="P", help="How they look: a profile of `certloop synth profiles`.")] = "scan",
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the pages.")] = 0,
+    keep: Annotated[bool, typer.Option("--keep", help="Take the folder as you corrected it; only judge it again.")] = False,
+    register: Annotated[
+        str, typer.Option("--register", metavar="TENANT", help="Add a release for this tenant (* for all).")
+    ] = "",
+    database: Annotated[str | None, typer.Option(metavar="URL", help="The service's database, with --register.")] = None,
+) -> None:
+    """From filled scans of one form to a type: fields, blank, synthetic pages, guidance, evaluation, gate, release.
+
+    Everything is a draft for a person: correct T/type.toml and T/layouts, and run the same again with --keep.
+    """
+    from certloop.serve.loop.newtype.path import NewTypeConfig, new_type
+    from certloop.serve.loop.newtype.path import register as add_release
+
+    config = NewTypeConfig(type_id, out, title, pages=pages, profile=profile, seed=seed, keep=keep)
+    made = new_type(scans, _registry(), config)
+    body: dict[str, Any] = {
+        "type": made.doc_type.id, "folder": str(made.folder), "title": made.doc_type.title,
+        "fields": [{"id": f.id, "label": f.label, "kind": f.kind.value} for f in made.doc_type.fields.values()],
+        "strict": dict(made.strict), "rules": len(made.rules), "gate": made.report["verdict"],
+    }  # fmt: skip
+    if register:
+        from certloop.commands.admin import open_service
+
+        with open_service(database) as service:
+            body["release"] = add_release(made, service.loop.registry, register)
+    typer.echo(json.dumps(body, ensure_ascii=False))
+    for note in made.notes:
+        typer.echo(note, err=True)
 
 
 def _registry() -> Registry:

@@ -11,7 +11,7 @@ from certloop.serve.loop.online import start_due
 from certloop.train.nano import nano_pages
 from tests.serve.nano_round import TENANT, Place, advance, approve, held_out, recipe
 
-PAGES = 128
+PAGES, POISONED = 256, 128
 FINISHED = (RunState.DONE, RunState.STOPPED, RunState.FAILED)
 
 
@@ -20,7 +20,7 @@ def pages_held_out(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path
     import torch
 
     torch.set_num_threads(1)
-    return held_out(tmp_path_factory.mktemp("held-out"), 990_100, 70, 40)
+    return held_out(tmp_path_factory.mktemp("held-out"), 990_100, 80, 120)
 
 
 @pytest.mark.slow
@@ -29,7 +29,7 @@ def test_a_round_that_the_loop_began_raises_held_out_reward_and_passes_the_gate(
 ) -> None:
     place = Place(tmp_path, pages_held_out)
     place.serve()
-    online = place.round(recipe())
+    online = place.round(recipe(steps=48))
     runs = place.runs(online)
     assert "too few" in start_due(runs, online, TENANT)
     pages = nano_pages(31, PAGES)
@@ -50,7 +50,7 @@ def test_a_round_that_the_loop_began_raises_held_out_reward_and_passes_the_gate(
 def test_a_poisoned_round_is_refused(tmp_path: Path, pages_held_out: tuple[Path, Path]) -> None:
     place = Place(tmp_path, pages_held_out)
     place.serve()
-    pages = nano_pages(32, PAGES)
+    pages = nano_pages(32, POISONED)
     dealt = [dict(page.fields) for page in (*pages[1:], pages[0])]  # each page with another page's answer
     approve(place.store, pages, dealt)
     online = place.round(recipe(steps=16, learning_rate=5e-4))

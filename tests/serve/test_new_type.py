@@ -1,0 +1,114 @@
+"""A type that nobody defined, from a few filled scans to a release: fields found, pages drawn, read, judged, registered."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import cv2
+import pytest
+
+from certloop.agentrl.release import Registry as Releases
+from certloop.agentrl.release import Release
+from certloop.agentrl.store import Store
+from certloop.serve.errors import NewTypeError
+from certloop.serve.loop.newtype.path import NewType, NewTypeConfig, new_type, register
+from certloop.serve.loop.newtype.propose import Piece, kind_of, propose
+from certloop.synth.label import make_sample
+from certloop.synth.perturb import load_profile
+from certloop.synth.sample import Recipe
+from certloop.templates import FieldKind, Registry, load_types
+
+LEFT_OUT = "road_transport_operation_permit"
+
+
+@pytest.fixture(scope="module")
+def known() -> Registry:
+    """The types without any of road transport."""
+    return Registry({name: doc_type for name, doc_type in load_types().types.items() if "road" not in name})
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, known: Registry) -> NewType:
+    folder = tmp_path_factory.mktemp("scans")
+    scans = []
+    for seed in range(4):
+        sample = make_sample(Recipe(LEFT_OUT, 9_000 + seed, 1400, layouts=("numbered",)), load_profile("scan"))
+        scans.append(folder / f"{seed}.png")
+        scans[-1].write_bytes(cv2.imencode(".png", cv2.cvtColor(sample.image, cv2.COLOR_RGB2BGR))[1].tobytes())
+    return new_type(scans, known, NewTypeConfig("haulage_permit", folder / "types", pages=14, others=5))
+
+
+@pytest.mark.slow
+def test_every_printed_label_becomes_a_field_with_its_other_wordings(made: NewType) -> None:
+    truth = load_types().get(LEFT_OUT).fields.values()
+    found = {name for spec in made.doc_type.fields.values() for name in spec.labels}
+    assert made.doc_type.title == "道路运输经营许可证"
+    for wanted in ("operator", "address", "scope", "permit_no", "authority"):
+        labels = next(set(spec.labels) for spec in truth if spec.id == wanted)
+        assert labels & found, wanted
+    assert found <= {name for spec in truth for name in spec.labels} | {"证件有效期", "住所", "证号"}, "nothing else is a field"
+    kinds = {spec.label: spec.kind for spec in made.doc_type.fields.values()}
+    assert kinds["证件有效期"] is FieldKind.DATE
+    assert kinds["经营范围"] is FieldKind.LONG_TEXT
+
+
+@pytest.mark.slow
+def test_the_new_type_is_read_and_the_others_stay(made: NewType) -> None:
+    assert made.strict["with_guidance"] >= 0.7
+    assert made.strict["with_guidance"] >= made.strict["type_alone"]
+    assert made.report["verdict"] == "promote"
+    assert made.report["retained"]["discordant"] == 0
+
+
+@pytest.mark.slow
+def test_a_person_can_correct_the_folder_and_a_release_holds_it(made: NewType, tmp_path: Path) -> None:
+    written = json.loads((made.folder / "report.json").read_text("utf-8"))
+    assert written["strict"] == dict(made.strict)
+    assert (made.folder / "layouts" / "scan.png").is_file()
+    with Store.open(f"sqlite:///{tmp_path}/store.db") as store:
+        releases = Releases.open(store.engine, tmp_path / "artefacts")
+        releases.register(Release("first", "ocr"))
+        releases.adopt("first", actor="test", reason="first")
+        name = register(made, releases, "*")
+        release = releases.release(name)
+        assert release.parent == "first"
+        folder = releases.artefacts.path(release.artefacts["type-haulage_permit"])
+        assert (folder / "type.toml").read_bytes() == (made.folder / "type.toml").read_bytes()
+        assert releases.pointer().active == "first", "a new type serves nobody before it is staged"
+
+
+def piece(text: str, x: float, y: float, em: float = 10.0, ends: bool = False) -> Piece:
+    return Piece(text, x, y, em, ends)
+
+
+@pytest.fixture
+def two() -> Iterator[list[list[Piece]]]:
+    """Two scans: a title, a label and value apart, a label that runs into its value, a value that both have."""
+    yield [
+        [
+            piece("样本经营许可证", 0.3, 0.1, 20.0), piece("负责人姓名", 0.1, 0.3, ends=True), piece(person, 0.4, 0.3),
+            piece(f"营业处所{place}", 0.1, 0.5), piece("所属省份", 0.1, 0.7, ends=True), piece("样本省", 0.4, 0.7),
+        ]
+        for person, place in (("张样", "一路1号"), ("李样本", "二路2号"))
+    ]  # fmt: skip
+
+
+def test_what_scans_share_is_the_form_and_what_differs_a_value(two: list[list[Piece]], known: Registry) -> None:
+    draft = propose(two, known)
+    assert draft.title == "样本经营许可证"
+    assert [f.label for f in draft.fields] == ["负责人姓名", "营业处所", "所属省份"], "a value that all share is no label"
+
+
+def test_kinds_follow_what_most_values_look_like() -> None:
+    assert kind_of("成立", ["2019年03月05日", "2020年1月2日"]) is FieldKind.DATE
+    assert kind_of("代码", ["91110105MA01ABCD5F"]) is FieldKind.USCC
+    assert kind_of("许可证编号", ["样许字第12号"]) is FieldKind.LICENCE_NO
+    assert kind_of("经营范围", ["样本"]) is FieldKind.LONG_TEXT
+    assert kind_of("姓名", ["张样"]) is FieldKind.TEXT
+
+
+def test_scans_without_labels_are_refused(known: Registry) -> None:
+    with pytest.raises(NewTypeError, match="no printed label"):
+        propose([[piece("样本", 0.5, 0.5)]], known)
