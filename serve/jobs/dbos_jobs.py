@@ -23,7 +23,7 @@ from certloop.serve.jobs.leases import Leases
 from certloop.serve.work.states import OPEN
 
 if TYPE_CHECKING:
-    from dbos import DBOSClient
+    from dbos import DBOS, DBOSClient
 
     from certloop.serve.config import ServeConfig
     from certloop.serve.context import Service
@@ -33,6 +33,9 @@ WORKFLOW, QUEUE = "read_document", "documents"
 POLL_S = 0.5
 """A look at the queue costs about 4 ms of CPU. Jobs are claimed ahead (as many again as are read, and one), so that a reader that
 becomes free between two looks has its next document at once."""
+DELAYED_S = 3.0
+"""How often jobs whose delay is over are put into the queue: the shortest delay is 2 s."""
+UNUSED_S = 60.0
 DEFAULT_SCHEMA = "dbos"
 
 _log = logging.getLogger("certloop.serve.jobs")
@@ -114,7 +117,7 @@ class Executor(Acceptor):
             "sys_db_pool_size": claimed + 4,
             "run_migrations": False,
         }
-        DBOS(config=config)
+        _look_less(DBOS(config=config))
         DBOS.workflow(name=WORKFLOW, max_recovery_attempts=None)(_named(run))
         DBOS.launch()
         _quiet()
@@ -189,6 +192,15 @@ class Executor(Acceptor):
         self._stop_reading()
         self._leases.stop()
         super().close()
+
+
+def _look_less(dbos: DBOS) -> None:
+    """DBOS looks for delayed jobs and into a queue of its own, which nothing here uses, once a second: on a busy machine, where
+    a document takes long, that was half of all looking. It has no setting for either."""
+    from dbos import _workflow_commands
+
+    _workflow_commands._BACKGROUND_JOBS_INTERVAL_SEC = DELAYED_S
+    dbos._registry.get_internal_queue()._polling_interval_sec = UNUSED_S
 
 
 def _open(service: Service, tenant: str) -> list[Any]:
