@@ -34,7 +34,7 @@ def columns(days: Sequence[tuple[str, Mapping[str, int]]], colours: Mapping[str,
                 )
         out.append(f'<text x="{x + 18}" y="{BASE + 18}" text-anchor="middle">{escape(day[5:])}</text>')
     box = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
-    return f'<div class="cl-scroll" tabindex="0"><svg role="img" {box}>{"".join(out)}</svg></div>'
+    return f'<div class="cl-scroll cl-latest" tabindex="0"><svg role="img" {box}>{"".join(out)}</svg></div>'
 
 
 def line(days: Sequence[tuple[str, int, int]]) -> str:

@@ -240,5 +240,6 @@ class Header extends HTMLElement {
 const HEADER_STYLE = `
 header { display: flex; align-items: center; gap: 14px; padding: 10px 2px; flex-wrap: wrap; min-height: 58px; }
 h1 { font-size: 21px; margin: 0; } .space { flex: 1; }
+@media (max-width: 640px) { header { gap: 8px; } h1 { font-size: 18px; } .space { flex: 1 0 0; } }
 `;
 customElements.define('certloop-header', Header);

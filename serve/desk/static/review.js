@@ -474,6 +474,7 @@ class Review extends HTMLElement {
       e: () => this.edit(), F2: () => this.edit(), a: () => this.approve(), r: () => this.reject(), c: () => this.comment(), n: () => this.next(), u: () => this.undo(), q: () => this.leave(),
       '+': () => this.viewer.scale(1.4), '=': () => this.viewer.scale(1.4), '-': () => this.viewer.scale(1 / 1.4), 0: () => this.viewer.fit(), o: () => this.viewer.rotate() }
       : { n: () => this.next(), u: () => this.undo() };
+    if (event.repeat && ['a', 'r', 'n', 'u', 'q', 'e', 'c'].includes(event.key)) return; // a key held down decides nothing
     const act = keys[event.key];
     if (!act || (outside && ['Enter', 'ArrowDown', 'ArrowUp'].includes(event.key)) || (event.key === 'Enter' && ['BUTTON', 'A', 'SUMMARY'].includes(target.tagName))) return;
     event.preventDefault();
