@@ -22,6 +22,7 @@ from certloop.commands import (
     reward,
     serve,
     store,
+    study,
     trajectories,
     types,
     validate,
@@ -56,6 +57,7 @@ app.command("worker")(serve.worker)
 app.add_typer(admin.app, name="admin")
 app.add_typer(confidence.app, name="confidence")
 app.add_typer(loop.app, name="loop")
+app.add_typer(study.app, name="study")
 app.command("doctor")(doctor.doctor)
 
 
