@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -96,7 +97,15 @@ def answer(
     }
     if errors:
         body["errors"] = list(errors)
-    return JSONResponse(body, status, dict(headers or {}), media_type=MEDIA_TYPE)
+    return _Answer(body, status, dict(headers or {}))
+
+
+class _Answer(JSONResponse):
+    media_type = MEDIA_TYPE
+
+    def render(self, content: Any) -> bytes:
+        """Names of a request's fields may stand in it, and JSON may write half a character (``\\ud800``) that UTF-8 cannot."""
+        return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
 def install(app: FastAPI) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -115,6 +116,8 @@ def check_expected(expected: Mapping[str, Any], doc_type: DocumentType) -> dict[
             raise RequestError(f"{doc_type.id} has no field of that name; declare some of: {known}", [_at(name, "unknown field")])
         if not isinstance(value, str) or not value.strip() or len(value) > MAX_DECLARED_CHARS:
             raise RequestError("a declared value must be a text that is not empty", [_at(key, "not a text, empty or too long")])
+        if any(unicodedata.category(char) in ("Cc", "Cs") and char not in "\n\t" for char in value):
+            raise RequestError("a declared value holds printable characters only", [_at(key, "a control character")])
         if key in out:
             raise RequestError("a field is declared twice", [_at(key, "declared twice")])
         out[key] = value

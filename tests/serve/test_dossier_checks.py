@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,8 +28,8 @@ PERMIT = {
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    with open_world(tmp_path) as opened:
+def world(tmp_path: Path, place: Callable[[Path], tuple[str, str]]) -> Iterator[World]:
+    with open_world(tmp_path, *place(tmp_path)) as opened:
         yield opened
 
 
@@ -83,8 +83,12 @@ def test_declared_fields_go_by_id_or_by_any_printed_label() -> None:
 
 
 @pytest.mark.parametrize(
-    "declared", [{"nothing": "x"}, {"name": ""}, {"name": 7}, {"name": "x" * 20000}, {"name": "a", "名称": "b"}]
-)
+    "declared",
+    [
+        {"nothing": "x"}, {"name": ""}, {"name": 7}, {"name": "x" * 20000}, {"name": "a", "名称": "b"}, {"name": "a\x00"},
+        {"name": "\ud800"},
+    ],
+)  # fmt: skip
 def test_a_declaration_that_makes_no_sense_is_refused_without_repeating_it(declared: dict[str, Any]) -> None:
     with pytest.raises(RequestError) as refused:
         check_expected(declared, KIND)

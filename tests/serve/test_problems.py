@@ -151,3 +151,24 @@ def test_waiting_is_told_in_whole_seconds() -> None:
     assert problem(LimitedError("wait", float("inf"))).headers["retry-after"] == "86400"
     rows = json.loads(bytes(problem(RequestError("no", [{"loc": ["a"], "message": "b"}])).body))
     assert (rows["status"], rows["errors"]) == (422, [{"loc": ["a"], "message": "b"}])
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/v1/keys", b'{"name": "a", "role": "operator", "\\ud800": 1}'),
+        ("POST", "/v1/documents", b'{"sha256": "%b", "expected": {"\\ud800": "x"}}' % (b"0" * 64)),
+        ("PATCH", "/v1/tenant", b'{"settings": {"\\udfff": 1}}'),
+    ],
+)
+def test_half_a_character_in_a_name_is_no_bug(everybody: Callers, method: str, path: str, body: bytes) -> None:
+    """JSON may write a lone surrogate, which UTF-8 cannot: the answer names the place all the same."""
+    answer = everybody.as_("admin").request(method, path, content=body, headers={"Content-Type": "application/json"})
+    assert (answer.status_code, answer.json()["code"]) == (422, "request_invalid")
+
+
+def test_half_a_character_in_a_form_is_refused(everybody: Callers) -> None:
+    for expected in ('{"\\ud800": "x"}', '{"name": "\\ud800"}'):
+        files, data = {"file": ("a.png", b"x")}, {"expected": expected}
+        answer = everybody.as_("operator").post("/v1/documents", files=files, data=data)
+        assert (answer.status_code, answer.json()["code"]) == (422, "request_invalid")
