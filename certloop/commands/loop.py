@@ -13,8 +13,8 @@ import typer
 from certloop.commands.admin import DatabaseOption, acting_for, open_service
 
 if TYPE_CHECKING:
-    from certloop.agentrl.loop import Run, Runs
-    from certloop.serve.context import Service
+    from certloop.agentrl.loop import Run
+    from certloop.serve.loop.watch import Training
 
 app = typer.Typer(
     help="Learning from decisions: rules, releases, canaries, rollback; and a simulated month of it.",
@@ -68,18 +68,37 @@ def simulate_(
 def run_(
     once: Annotated[bool, typer.Option("--once", help="Do what is due now, then end.")] = False,
     every_s: Annotated[float, typer.Option("--every", min=1, metavar="SECONDS", help="How often to look.")] = 60.0,
+    calibrate: Annotated[bool, typer.Option("--calibrate", help="Fit confidences anew once a week, as releases.")] = False,
+    train: Annotated[str, typer.Option("--train", metavar="RUN", help="Train weights, too: a run without rows.")] = "",
+    held_out: Annotated[Path | None, typer.Option("--held-out", metavar="DIR", help="Packed rows that must improve.")] = None,
+    retained: Annotated[
+        Path | None, typer.Option("--retained", metavar="DIR", help="Packed rows that must not get worse.")
+    ] = None,
+    work: Annotated[Path, typer.Option("--work", metavar="DIR", help="Where rounds of training work.")] = Path("loop"),
+    replica: Annotated[list[str] | None, typer.Option("--replica", metavar="URL", help="A vLLM server, up to /v1.")] = None,
+    adapters: Annotated[Path | None, typer.Option("--adapters", metavar="DIR", help="A folder that all replicas see.")] = None,
     database: DatabaseOption = None,
 ) -> None:
     """Watch the store; when a tenant learned enough, judge, try out, promote or take back. Explains every decision on stdout.
 
-    Stopped or killed at any step, the next start goes on where it was; any number of hosts may run it.
+    Stopped or killed at any step, the next start goes on where it was; any number of hosts may run it. What is not due, and
+    why, stands on stderr when it changes.
     """
     with open_service(database) as service:
-        runs = _runs(service)
+        from certloop.serve.loop.watch import Watch
+
+        training = _training(train, held_out, retained, work, replica or [], adapters)
+        watch = Watch(service, _alarm, calibrate=calibrate, training=training)
+        said: dict[str, tuple[str, ...]] = {}
         while True:
-            for tenant in service.store.tenants():
-                _start(service, runs, tenant)
-            while (done := runs.advance()) is not None:
+            tenants = service.store.tenants()
+            if not tenants and once:
+                typer.echo("there is no tenant yet, so nothing to learn from", err=True)
+            for tenant in tenants:
+                if said.get(tenant) != (now := watch.look(tenant)):
+                    said[tenant] = now
+                    typer.echo("\n".join(f"{tenant}: {line}" for line in now), err=True)
+            while (done := watch.runs.advance()) is not None:
                 typer.echo(json.dumps(_run(done), ensure_ascii=False))
             if once:
                 return
@@ -89,9 +108,14 @@ def run_(
 @app.command("status")
 def status(database: DatabaseOption = None) -> None:
     """Every run with its steps, as JSON lines, oldest first."""
+    from certloop.serve.loop.watch import open_runs
+
     with open_service(database) as service:
-        for one in _runs(service).every():
+        runs = open_runs(service, _alarm).every()
+        for one in runs:
             typer.echo(json.dumps(_run(one), ensure_ascii=False))
+        if not runs:
+            typer.echo("no run yet: `certloop loop run` begins one when enough was learned", err=True)
 
 
 @app.command("releases")
@@ -128,7 +152,12 @@ def rollback(reason: ReasonOption, tenant: ScopeOption = "*", database: Database
 def rules(tenant: TenantOption, database: DatabaseOption = None) -> None:
     """What a tenant's decisions taught, as JSON lines: the rule, its evidence, how often it was right."""
     with open_service(database) as service:
-        for item in service.loop.rules(acting_for(service, tenant)):
+        items = service.loop.rules(acting_for(service, tenant))
+        if not items:
+            typer.echo(
+                "nothing was learned yet: a rule comes from an approval whose edit shows something about the form", err=True
+            )
+        for item in items:
             body = {
                 "id": item.item_id,
                 "kind": item.kind,
@@ -146,35 +175,22 @@ def rules(tenant: TenantOption, database: DatabaseOption = None) -> None:
             typer.echo(json.dumps(body | record, ensure_ascii=False))
 
 
-def _runs(service: Service) -> Runs:
-    import os
-    import socket
-
-    from certloop.agentrl.loop import Runs
-    from certloop.serve.loop.guidance_release import GuidanceRelease
-
-    return Runs.open(
-        service.engine, [GuidanceRelease(service).plan()], owner=f"{socket.gethostname()}:{os.getpid()}", clock=service.clock,
-        alarm=lambda run: typer.echo(f"alarm: run {run.run_id} failed: {run.error}", err=True),
-    )  # fmt: skip
+def _alarm(run: Run) -> None:
+    typer.echo(f"alarm: run {run.run_id} failed: {run.error}", err=True)
 
 
-def _start(service: Service, runs: Runs, tenant: str) -> None:
-    """A guidance run where rules wait for one, none is under way, and not these very rules were judged within the last day."""
-    from datetime import timedelta
+def _training(
+    run: str, held_out: Path | None, retained: Path | None, work: Path, replicas: list[str], adapters: Path | None
+) -> Training | None:
+    if not run:
+        return None
+    from certloop.errors import UsageError
+    from certloop.serve.loop.watch import Training
+    from certloop.train.config import load_config
 
-    from certloop.agentrl.loop import RunBusyError
-    from certloop.serve.loop.guidance_release import KIND
-
-    waiting = sorted(item.item_id for item in service.loop.memory.in_use(tenant))
-    last = next((run for run in reversed(runs.every(tenant)) if run.kind == KIND), None)
-    day_ago = (service.clock() - timedelta(days=1)).isoformat(timespec="microseconds")
-    judged = last is not None and sorted(last.results.get("select", {}).get("rules", [])) == waiting and last.created_at > day_ago
-    if waiting and not judged:
-        try:
-            runs.start(KIND, tenant, f"{len(waiting)} rules in the overlay")
-        except RunBusyError:
-            return
+    if held_out is None or retained is None:
+        raise UsageError("--train needs --held-out DIR (what is to improve) and --retained DIR (what must not get worse)")
+    return Training(load_config(run), held_out, retained, work, replicas, adapters)
 
 
 def _run(run: Run) -> dict[str, Any]:
@@ -196,5 +212,9 @@ def _lived(out: Path | None, seed: int, documents: int) -> dict[str, Any] | None
 
 
 def _progress(done: int, total: int) -> None:
-    if sys.stderr.isatty():
+    """A counter on a terminal, a line now and then in a log."""
+    if not sys.stderr.isatty():
+        if done % max(1, total // 10) == 0:
+            typer.echo(f"{done} of {total} documents", err=True)
+    else:
         sys.stderr.write(f"\r{done} of {total} documents" + ("\n" if done == total else ""))
