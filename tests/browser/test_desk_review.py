@@ -159,6 +159,7 @@ def test_a_stranger_sees_nothing_of_it(desk: Live, visit: Callable[..., Any]) ->
         f"/v1/documents/{certificate[:-2]}/result",
     ]
     assert page.evaluate("(paths) => Promise.all(paths.map(async (path) => (await fetch(path)).status))", paths) == [404] * 3
+    visitor.missing.clear()
     page.get_by_role("button", name="退出").click()
     page.wait_for_url("**/login*")
     page.goto("/desk/zh/")

@@ -219,14 +219,25 @@ export function shadow(element, style, ...children) {
   return root;
 }
 
-// The head of the page: who is there, the other language, logging out.
+// The address of a certificate under review.
+export const ID = /^#(doc_[0-9a-f]{32}\.[0-9]{1,4})$/;
+
+// The head of the page: who is there, the other language, logging out; and the tab that the address asks for.
 class Header extends HTMLElement {
+  showReview(tries = 100) {
+    if (!ID.test(location.hash) || document.querySelector('certloop-review')?.offsetParent || !tries) return;
+    document.querySelector('#tab-review-button')?.click(); // Gradio draws its tabs when it likes, and hears clicks a little later still
+    setTimeout(() => this.showReview(tries - 1), 150);
+  }
+
   async connectedCallback() {
+    this.showReview();
+    window.addEventListener('popstate', () => this.showReview());
     document.documentElement.lang = language === 'en' ? 'en' : 'zh-CN';
     const who = h('span', { class: 'dim small' });
     const out = h('button', { hidden: true, onclick: () => this.logOut() }, say('退出', 'Log out'));
     shadow(this, HEADER_STYLE, h('header', {}, h('h1', {}, this.getAttribute('name')), who, h('span', { class: 'space' }),
-      h('a', { href: this.getAttribute('other'), lang: this.getAttribute('lang-other') }, this.getAttribute('label')), out));
+      h('a', { href: this.getAttribute('other'), onclick: (event) => { event.currentTarget.hash = location.hash; }, lang: this.getAttribute('lang-other') }, this.getAttribute('label')), out));
     const me = await session();
     const roles = { operator: ['录入员', 'operator'], auditor: ['审核员', 'auditor'], engineer: ['工程师', 'engineer'], admin: ['管理员', 'admin'] };
     who.textContent = me.demo && !me.csrf_token ? say('演示模式 · 仅本机可用', 'demo · this machine only') : `${me.tenant} · ${say(...roles[me.role])}`;

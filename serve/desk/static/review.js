@@ -1,5 +1,5 @@
 // The auditor's queue and screen. Everything goes through /v1/reviews with If-Match, so nobody overwrites anybody.
-import { age, api, called, facts, h, loginPage, of, passes, percent, say, session, shadow, STATES, STATUS, typeName, unsaved, verdicts } from './desk.js';
+import { age, api, called, facts, h, ID, loginPage, of, passes, percent, say, session, shadow, STATES, STATUS, typeName, unsaved, verdicts } from './desk.js';
 import { crop, picture, quarter } from './viewer.js';
 
 const REASONS = {
@@ -19,7 +19,6 @@ const KEYS = [
   ['r', '退回', 'reject'], ['n', '下一份', 'next document'], ['c', '写一句话', 'a sentence'], ['u', '撤销', 'undo'], ['+ − 0 o', '缩放、旋转', 'zoom, turn'], ['q', '回到队列', 'queue'],
 ];
 const RENEW_MS = 240000, PAGE = 100;
-const ID = /^#(doc_[0-9a-f]{32}\.[0-9]{1,4})$/;
 
 class Review extends HTMLElement {
   async connectedCallback() {
@@ -29,7 +28,7 @@ class Review extends HTMLElement {
     shadow(this, REVIEW_STYLE, this.said, this.place);
     this.onkey = (event) => this.key(event);
     document.addEventListener('keydown', this.onkey);
-    this.onback = () => { if (ID.test(location.hash) && !this.offsetParent) this.showTab(); this.follow(); };
+    this.onback = () => this.follow();
     window.addEventListener('popstate', this.onback);
     this.onhide = () => this.letGo(true);
     window.addEventListener('pagehide', this.onhide);
@@ -37,7 +36,6 @@ class Review extends HTMLElement {
     // The tab is in the page from the start; the queue is fetched when it is first seen and whenever it is seen again.
     this.watch = new IntersectionObserver((seen) => seen.some((one) => one.isIntersecting) && !this.review && this.follow());
     this.watch.observe(this);
-    if (ID.test(location.hash)) this.showTab();
   }
 
   disconnectedCallback() {
@@ -57,12 +55,6 @@ class Review extends HTMLElement {
   mark(id) {
     const hash = id ? `#${id}` : '';
     if (location.hash !== hash) history.pushState(null, '', hash || location.pathname);
-  }
-
-  // Gradio draws its tabs after this element is there.
-  showTab(tries = 100) {
-    const tab = document.querySelector('#tab-review-button');
-    if (tab) tab.click(); else if (tries) setTimeout(() => this.showTab(tries - 1), 100);
   }
 
   // What was opened and not decided goes back into the queue.
