@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from certloop.agentrl.store.events import new_id
 from certloop.serve.api.problems import answer, problem
@@ -33,6 +33,8 @@ DESK_CSP = (
 )
 """Gradio builds its page from inline scripts and compiles templates; nothing of another origin is allowed all the same."""
 METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
+LEFT = 499
+"""What stands in logs and numbers for a caller who went away in the middle of his body (nginx's number)."""
 PROBES = ("/healthz", "/readyz")
 """Whoever looks after a process asks by its address; both answers say nothing that a name would protect."""
 API_PATHS = ("/v1/", "/healthz", "/readyz", "/metrics", "/openapi.json")
@@ -76,6 +78,8 @@ class Surround:
         with request_span(self.tracer, method, headers) as span:
             try:
                 await self._answer(request, receive, surrounded)
+            except ClientDisconnect:
+                status = LEFT  # nobody is there to be answered
             except Exception as error:
                 log_bug(error)
                 if status:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections import OrderedDict
@@ -28,6 +29,8 @@ FORM_OVERHEAD = 1 << 20
 """Bytes for the other fields of a form and its boundaries."""
 STRANGER_BYTES = 64 << 10
 """Largest body that is read before the caller is known: a login, not a file."""
+BODY_WAIT_S = 60.0
+"""Longest silence in the middle of a body: connections that only begin are not held for ever."""
 
 
 class TokenBuckets:
@@ -97,11 +100,18 @@ def _announced(headers: Headers) -> int | None:
 
 
 def _counted(receive: Receive, limit: int) -> Receive:
-    seen = 0
+    seen, whole = 0, False
 
     async def counted() -> Message:
-        nonlocal seen
-        message = await receive()
+        nonlocal seen, whole
+        if whole:  # what is awaited now is the end of the connection
+            return await receive()
+        try:
+            async with asyncio.timeout(BODY_WAIT_S):
+                message = await receive()
+        except TimeoutError:
+            raise HTTPException(408, f"nothing of the body came for {BODY_WAIT_S:g} seconds") from None
+        whole = not message.get("more_body", False)
         if message["type"] == "http.request":
             seen += len(message.get("body", b""))
             if seen > limit:

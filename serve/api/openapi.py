@@ -76,7 +76,7 @@ def _complete(path: str, operation: dict[str, Any]) -> None:
     if beside_path or "requestBody" in operation:
         wanted.add(422)
     if "requestBody" in operation:
-        wanted |= {413, 415}
+        wanted |= {408, 413, 415}
     if "428" in responses:
         for parameter in operation["parameters"]:
             if parameter["name"] == "If-Match":  # it may be missing, and is then answered 428 and not 422

@@ -22,7 +22,8 @@ STATUS: Mapping[str, int] = {
     "forbidden": 403, "csrf": 403, "consent_missing": 403,
     "not_found": 404, "blob_missing": 404, "method_not_allowed": 405,
     "conflict": 409, "event_duplicate": 409, "not_ready": 409, "review_claimed": 409, "fields_unsaid": 409, "undo_too_late": 409,
-    "erased": 410, "precondition_failed": 412, "too_large": 413, "archive_too_large": 413, "media_type": 415,
+    "request_timeout": 408, "erased": 410, "precondition_failed": 412, "too_large": 413, "archive_too_large": 413,
+    "media_type": 415,
     "request_invalid": 422, "cursor_invalid": 422, "webhook_target": 422, "tenant_settings": 422, "unknown_type": 422,
     "unknown_kind": 422, "tenant_invalid": 422, "event_invalid": 422, "signal_invalid": 422, "calibration_invalid": 422,
     "archive_invalid": 422, "archive_unsafe": 422, "fetch_failed": 422, "idempotency_key": 422,
@@ -35,11 +36,14 @@ STATUS: Mapping[str, int] = {
 """The HTTP status of each code; a code that is not named here is a bug or the caller's file: 500 or 422 by its class."""
 TITLES = {
     400: "Bad request", 401: "Not authenticated", 403: "Not allowed", 404: "Not found", 405: "Method not allowed",
-    409: "Conflict", 410: "Gone", 412: "Precondition failed", 413: "Too large", 415: "Unsupported media type",
-    422: "Not well formed", 428: "Precondition required", 429: "Too many requests", 500: "Internal error",
-    503: "Temporarily unavailable",
+    408: "Request timeout", 409: "Conflict", 410: "Gone", 412: "Precondition failed", 413: "Too large",
+    415: "Unsupported media type", 422: "Not well formed", 428: "Precondition required", 429: "Too many requests",
+    500: "Internal error", 503: "Temporarily unavailable",
 }  # fmt: skip
-_HTTP_CODES = {400: "request_invalid", 404: "not_found", 405: "method_not_allowed", 413: "too_large", 415: "media_type"}
+_HTTP_CODES = {
+    400: "request_invalid", 404: "not_found", 405: "method_not_allowed", 408: "request_timeout", 413: "too_large",
+    415: "media_type",
+}  # fmt: skip
 
 
 class Place(BaseModel):
