@@ -5,18 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from random import Random
 
+RESERVE = 4.0
+"""Answers that auditors keep back for documents that need one; what is left over goes to any document."""
+
 
 class Auditor:
-    """Answers a share of the documents; each field of an answer is wrong with ``error_rate``: a slip of the finger, or the
-    value of another field."""
+    """Answers a share of the documents, as in the review queue those first that need a person; each field of an answer is wrong
+    with ``error_rate``: a slip of the finger, or the value of another field."""
 
     def __init__(self, share: float, error_rate: float, seed: int) -> None:
         self._share, self._error_rate = share, error_rate
+        self._time = 0.0
         self._rng = Random(f"auditor-{seed}")
 
-    def answers(self) -> bool:
-        """Whether the next document is answered."""
-        return self._rng.random() < self._share
+    def answers(self, needed: bool) -> bool:
+        """Whether the next document is answered: never more than the share of all so far."""
+        self._time += self._share
+        if self._time < (1.0 if needed else RESERVE):
+            return False
+        self._time -= 1.0
+        return True
 
     def answer(self, truth: Mapping[str, str]) -> dict[str, str]:
         """What the auditor says is printed, by label."""

@@ -16,7 +16,7 @@ _WINDOW = 20
 
 
 def summary(life: Life, *, draws: int = 2000, seed: int = 0) -> dict[str, Any]:
-    """Rates of strictly right fields on documents that nobody answered, overall, after the first drift and in the last third."""
+    """Rates of strictly right fields on documents as they arrived, overall, after the first drift and in the last third."""
     first_drift = min(life.config.stream.drift_days)
     last = life.config.stream.days * 2 // 3
     parts: dict[str, Callable[[Scored], bool]] = {
@@ -28,7 +28,7 @@ def summary(life: Life, *, draws: int = 2000, seed: int = 0) -> dict[str, Any]:
     }
     return {
         "seed": life.config.stream.seed,
-        "documents": len(life.scored) + life.answered,
+        "documents": len(life.scored),
         "answered": life.answered,
         "rules_learned": len(life.rules),
         "control_rules": life.control_rules,
@@ -58,7 +58,7 @@ def gain(scored: Sequence[Scored], system: str, *, draws: int, seed: int) -> dic
 
 def recovery(life: Life, drift_day: int) -> int | None:
     """Documents that arrived after a drift until the learning system is back where it was before (within ``RECOVERED``, over the
-    next documents that nobody answered); None when it is not before the next drift or the end."""
+    next documents); None when it is not before the next drift or the end."""
     later = [day for day in life.config.stream.drift_days if day > drift_day]
     end = min(later) if later else life.config.stream.days
     before = [s for s in life.scored if s.day < min(life.config.stream.drift_days)]

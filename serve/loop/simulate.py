@@ -2,8 +2,9 @@
 releases are judged and tried out, and a bad candidate is caught.
 
 Three systems read the same pages: one that never learns (*frozen*), one that learns (*learning*), and one that hears the same
-auditors with their answers dealt to other documents (*control*: if it gains, the gain is an artefact). Only documents that nobody
-answered are scored, each under the rules of the moment it arrived, so nothing is scored that was learned from.
+auditors with their answers dealt to other documents (*control*: if it gains, the gain is an artefact). Every document is scored
+as it was read when it arrived, before anybody answered it: nothing is scored that was learned from. Auditors answer first what
+needs a person (a required field is missing), as in the review queue; which documents they answer, all systems share.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ POISON = (("label", "business_licence", {"field": "address", "label": "经营范
 
 @dataclass(frozen=True, slots=True)
 class SimulationConfig:
-    """``audited`` of the documents get an answer, whose fields are wrong with ``auditor_error``. Every ``gate_days`` days the
-    rules learned since the last release are judged as a candidate; on ``poison_day`` a bad candidate is."""
+    """``audited`` of the documents at most get an answer, whose fields are wrong with ``auditor_error``. Every ``gate_days`` days
+    the rules learned since the last release are judged as a candidate; on ``poison_day`` a bad candidate is."""
 
     stream: StreamConfig = field(default_factory=StreamConfig)
     audited: float = 0.25
@@ -64,7 +65,7 @@ class SimulationConfig:
 
 @dataclass(slots=True)
 class Scored:
-    """One document that nobody answered: how many of its fields each system read right."""
+    """One document as it arrived: how many of its fields each system read right."""
 
     day: int
     number: int
@@ -155,10 +156,10 @@ class _World:
         doc_type = self.types.get(arrival.doc_type)
         rules = {"frozen": (), "learning": self.learner.rules(), "control": self.control.rules()}
         read = {name: self._read(page, rules[name], arrival.doc_type) for name in SYSTEMS}
-        if not self.auditor.answers():
-            right = {name: len(right_fields(arrival.truth, read[name], doc_type)) for name in SYSTEMS}
-            drifted = "~d" in arrival.layout
-            self.life.scored.append(Scored(arrival.day, arrival.number, drifted, len(arrival.truth), right))
+        right = {name: len(right_fields(arrival.truth, read[name], doc_type)) for name in SYSTEMS}
+        self.life.scored.append(Scored(arrival.day, arrival.number, "~d" in arrival.layout, len(arrival.truth), right))
+        missing = {doc_type.fields[name].label for name in doc_type.required} - set(read["learning"])
+        if not self.auditor.answers(bool(missing)):
             return
         self.life.answered += 1
         answer = self.auditor.answer(arrival.truth)
@@ -258,8 +259,4 @@ class _World:
                 self.learner.memory.remove("learning", item.item_id, actor="loop", reason=f"released in {name}")
 
 
-def case_count(life: Life) -> int:
-    return len(life.scored) + life.answered
-
-
-__all__ = ["Case", "Decision", "Life", "Scored", "SimulationConfig", "case_count", "simulate"]
+__all__ = ["Case", "Decision", "Life", "Scored", "SimulationConfig", "simulate"]

@@ -118,6 +118,12 @@ class Learner:
 
 
 def shuffled(answers: Sequence[Mapping[str, str]], truth: Mapping[str, str]) -> dict[str, str]:
-    """Another document's answer in place of this one's (control): the same kinds of words, nothing to learn from them."""
-    source = answers[len(answers) // 2] if answers else {}
-    return {label: source.get(label, value[::-1]) for label, value in truth.items()}
+    """Other documents' answers in place of this one's (control): the same kinds of words, nothing to learn from them. A value
+    that happens to be this document's own would be a true answer, so another one is dealt, or none."""
+    out: dict[str, str] = {}
+    order = [*answers[len(answers) // 2 :], *answers[: len(answers) // 2]]
+    for label, value in truth.items():
+        other = next((answer[label] for answer in order if answer.get(label, value) != value), None)
+        if other is not None:
+            out[label] = other
+    return out
