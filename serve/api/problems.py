@@ -29,7 +29,7 @@ STATUS: Mapping[str, int] = {
     "archive_invalid": 422, "archive_unsafe": 422, "fetch_failed": 422, "idempotency_key": 422,
     "release_unknown": 404, "rule_unknown": 404, "release_invalid": 409, "release_conflict": 409, "run_busy": 409,
     "memory_invalid": 422, "rule_refused": 422, "replay_failed": 409, "memory_full": 409, "gate_invalid": 422,
-    "loop_invalid": 422, "registry_damaged": 500, "artefact_invalid": 500,
+    "loop_invalid": 422, "registry_damaged": 500, "artefact_invalid": 500, "replica_failed": 503, "new_type_failed": 422,
     "precondition_required": 428, "rate_limited": 429, "locked_out": 429, "queue_full": 429,
     "internal": 500, "serve_error": 500, "service_closed": 503, "store_busy": 503, "store_unavailable": 503,
 }  # fmt: skip
