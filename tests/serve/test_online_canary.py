@@ -27,7 +27,7 @@ from certloop.train.rows import Row, write_rows
 from tests.serve.nano_round import TENANT, Place, answers_of, recipe
 
 TRAFFIC = 200
-SHOWN = 3  # fields printed on a page, of six
+SHOWN = 5  # fields printed on a page, of six: nano leaves one out where it is not there (with fewer it invents by itself)
 
 
 def pages(seed: int, n: int) -> list[NanoPage]:
@@ -83,7 +83,7 @@ def test_a_candidate_that_pleases_the_judge_and_fails_auditors_is_rolled_back(tm
     old, new = arm(None, traffic), arm(weights, traffic)
     assert old.judge_mean is not None
     assert new.judge_mean is not None
-    assert new.judge_mean > old.judge_mean + 0.1, "the judge is more pleased"
+    assert new.judge_mean > old.judge_mean + 0.05, "the judge is more pleased"
     assert new.passed < old.passed - 60, "auditors are not"
 
     place = Place(tmp_path, (tmp_path, tmp_path))
