@@ -223,7 +223,8 @@ def test_swift_s_commands_say_what_the_run_says(tiny: Any, rows: list[Row], tmp_
     script = (folder / "run.sh").read_text(encoding="utf-8")
     sft, gkd, gspo = [line for line in script.splitlines() if line.startswith("swift ")]
     assert sft.startswith("swift sft --model Qwen/Qwen3-VL-4B-Instruct")
-    assert "--truncation_strategy raise" in sft
+    assert "--model_type qwen3_vl" in sft
+    assert "--truncation_strategy delete --strict true" in sft
     assert "--freeze_vit true" in sft
     assert "--rlhf_type gkd --teacher_model_server http://127.0.0.1:8000 --gkd_logits_topk 64 --beta 0.5 --lmbda 0.5" in gkd
     assert "--sft_alpha 0.1" in gkd

@@ -19,6 +19,7 @@ from certloop.train.backends import recipe_of
 from certloop.train.backends.folder import candidate, keep_spec, last_metrics, need_done, read_spec
 from certloop.train.config import ContextDistillStage, DistillStage, GspoStage, RunConfig, SftStage, Stage, parse_config
 from certloop.train.errors import BackendError, TrainConfigError
+from certloop.train.models import model_source
 from certloop.train.plan import make_plan
 from certloop.train.rows import Row, read_rows
 
@@ -102,7 +103,8 @@ def stage_command(config: RunConfig, number: int, folder: Path) -> list[str]:
     stage = config.stages[number - 1]
     lora = config.student.lora
     options: dict[str, object] = {
-        "model": config.student.path,
+        "model": model_source(config.student.path),
+        "model_type": "qwen3_vl",
         "torch_dtype": config.student.dtype,
         "dataset": folder / f"{number:02d}-{stage.label}.jsonl",
         "output_dir": _output(folder, number, stage),
@@ -111,7 +113,8 @@ def stage_command(config: RunConfig, number: int, folder: Path) -> list[str]:
         "per_device_train_batch_size": stage.batch_size,
         "gradient_accumulation_steps": stage.accumulation,
         "max_length": config.data.max_length,
-        "truncation_strategy": "raise",
+        "truncation_strategy": "delete",
+        "strict": "true",
         "warmup_steps": stage.warmup_steps,
         "lr_scheduler_type": stage.schedule,
         "weight_decay": stage.weight_decay,
@@ -127,9 +130,11 @@ def stage_command(config: RunConfig, number: int, folder: Path) -> list[str]:
     if lora is not None:
         options |= {"tuner_type": "lora", "lora_rank": lora.rank, "lora_alpha": lora.alpha, "lora_dropout": lora.dropout}
         options["target_modules"] = "all-linear"
-        options["freeze_vit"] = str(lora.targets == "language").lower()
+        frozen = lora.targets == "language"
     else:
-        options |= {"tuner_type": "full", "freeze_vit": str(config.student.freeze_vision).lower()}
+        options["tuner_type"] = "full"
+        frozen = config.student.freeze_vision
+    options |= {"freeze_vit": str(frozen).lower(), "freeze_aligner": str(frozen).lower()}
     options |= _own_options(config, stage, folder)
     verb = ["swift", "sft"] if isinstance(stage, SftStage) else ["swift", "rlhf"]
     return [*verb, *(word for key, value in options.items() for word in (f"--{key}", str(value)))]
@@ -176,7 +181,7 @@ def teacher_command(config: RunConfig) -> list[str]:
     """The command that serves the teacher's log-probabilities."""
     assert config.teacher is not None
     port = config.swift.teacher_url.rpartition(":")[2].strip("/") or "8000"
-    options = {"model": config.teacher.path, "infer_backend": "vllm", "port": port, "max_logprobs": TOP_LOGPROBS}
+    options = {"model": model_source(config.teacher.path), "infer_backend": "vllm", "port": port, "max_logprobs": TOP_LOGPROBS}
     options["vllm_tensor_parallel_size"] = config.swift.teacher_gpus
     return ["swift", "deploy", *(word for key, value in options.items() for word in (f"--{key}", str(value)))]
 
@@ -195,7 +200,8 @@ def _write(folder: Path, config: RunConfig) -> None:
         "# Start this where ms-swift 4.6 is installed, with the teacher's server (teacher.sh) running.",
         "set -uo pipefail",
     ]
-    lines += [f'cd "$(dirname "$0")"; trap \'echo $? > {EXIT}\' EXIT; set -e', f"export NPROC_PER_NODE={config.hardware.count}"]
+    lines += [f'cd "$(dirname "$0")"; trap \'echo $? > {EXIT}\' EXIT; set -e']
+    lines += [f"export NPROC_PER_NODE={config.hardware.count}"] if config.hardware.count > 1 else []
     lines += [f"export MAX_PIXELS={config.student.max_pixels}"] if config.student.max_pixels else []
     before: str | None = None
     for number, stage in enumerate(config.stages, 1):
