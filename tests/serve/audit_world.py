@@ -176,10 +176,10 @@ class World:
 
 
 @contextmanager
-def open_world(folder: Path, url: str = "", **config: Any) -> Iterator[World]:
+def open_world(folder: Path, url: str = "", blob_url: str = "", **config: Any) -> Iterator[World]:
     """A service with tenants acme and other, over HTTP on a free port. Nothing is sampled unless a test says so."""
     clock = Clock()
-    service = Service.open(ServeConfig(url or f"sqlite:///{folder / 'serve.db'}", **config), clock)
+    service = Service.open(ServeConfig(url or f"sqlite:///{folder / 'serve.db'}", blob_url, **config), clock)
     service.attach_jobs(NoJobs())
     quiet = TenantSettings.model_validate(
         {"review": {"sampling": 0.0, "double_check": 0.0}, "rate_per_s": 10_000, "burst": 10_000}

@@ -15,6 +15,39 @@ sys.path.insert(0, str(Path(__file__).parent))  # test modules import `callers` 
 
 from callers import Callers, Hands
 from live import Live
+from postgres_place import Postgres, postgres_server
+
+POSTGRES_TOO = (
+    "test_batches_api", "test_confidence_api", "test_documents_api", "test_dossier_checks", "test_feedback_messages",
+    "test_jobs_claims", "test_matrix", "test_outcomes", "test_people", "test_reliability_second_look", "test_review_decisions",
+    "test_review_edits", "test_review_queue", "test_security", "test_webhooks",
+)  # fmt: skip
+"""Modules whose tests run on Postgres as well, among the slow ones: those of what the database decides."""
+Place = Callable[..., tuple[str, str]]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "place" in metafunc.fixturenames and metafunc.module.__name__.rpartition(".")[2] in POSTGRES_TOO:
+        metafunc.parametrize(
+            "place", ["sqlite", pytest.param("postgres", marks=pytest.mark.slow)], indirect=True, scope="session"
+        )
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """One server for all tests; each has a database of its own."""
+    with postgres_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def place(request: pytest.FixtureRequest) -> Place:
+    """Where a test's service keeps its rows and images: ``place(folder)`` is a new (database URL, blob URL). ``new``: on Postgres
+    without any table yet, as a sealed store has to begin."""
+    if getattr(request, "param", "sqlite") == "sqlite":
+        return lambda folder, *, new=False: (f"sqlite:///{folder}/store.db", "")
+    server: Postgres = request.getfixturevalue("postgres")
+    return lambda folder, *, new=False: (server.url() if new else server.copy(), str(folder / "blobs"))
 
 
 @pytest.fixture
@@ -24,7 +57,7 @@ def hands() -> Hands:
 
 
 @pytest.fixture
-def open_service(tmp_path: Path, hands: Hands) -> Iterator[Callable[..., Service]]:
+def open_service(tmp_path: Path, hands: Hands, place: Place) -> Iterator[Callable[..., Service]]:
     """Opens a service with jobs that are kept and not worked on; keyword arguments are those of ServeConfig."""
     from certloop.serve.jobs.start import start_accepting
 
@@ -32,7 +65,7 @@ def open_service(tmp_path: Path, hands: Hands) -> Iterator[Callable[..., Service
 
     def make(**settings: object) -> Service:
         folder = tmp_path / f"service-{len(opened)}"
-        service = Service.open(ServeConfig(f"sqlite:///{folder}/store.db", **settings), clock=hands)  # type: ignore[arg-type]
+        service = Service.open(ServeConfig(*place(folder, new="cipher" in settings), **settings), clock=hands)  # type: ignore[arg-type]
         opened.append(service)
         start_accepting(service)
         return service

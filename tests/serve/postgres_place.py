@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import create_engine, make_url, text
+from sqlalchemy import URL, create_engine, make_url, text
 
 
 class Postgres:
@@ -19,10 +19,37 @@ class Postgres:
 
     def __init__(self, server: Any) -> None:
         self._server = server
+        self._prepared = False
+
+    def copy(self) -> str:
+        """The URL of a new database with the tables of the service, and nothing in them: a copy of one that was made once."""
+        from certloop.serve.config import ServeConfig
+        from certloop.serve.context import Service
+        from certloop.serve.jobs.dbos_jobs import migrate
+
+        if not self._prepared:
+            self._psql("CREATE DATABASE prepared OWNER app;")
+            with (
+                tempfile.TemporaryDirectory() as blobs,
+                Service.open(ServeConfig(self._url("prepared").render_as_string(hide_password=False), blobs)) as service,
+            ):
+                migrate(service)
+            self._prepared = True
+        name = f"d_{uuid.uuid4().hex[:12]}"
+        self._psql(f"CREATE DATABASE {name} OWNER app TEMPLATE prepared STRATEGY file_copy;")
+        return self._url(name).render_as_string(hide_password=False)
+
+    def _psql(self, statement: str) -> None:
+        with warnings.catch_warnings():  # it tells each time that there is no folder of a login session
+            warnings.simplefilter("ignore")
+            self._server.psql(statement)
+
+    def _url(self, database: str) -> URL:
+        return make_url(self._server.get_uri()).set(username="app", database=database)
 
     def url(self) -> str:
         schema = f"s_{uuid.uuid4().hex[:12]}"
-        url = make_url(self._server.get_uri()).set(username="app", database="app")
+        url = self._url("app")
         engine = create_engine(url.set(drivername="postgresql+psycopg"))
         with engine.begin() as connection:
             connection.execute(text(f"CREATE SCHEMA {schema}"))

@@ -15,6 +15,7 @@ from certloop.serve.config import IntakeLimits, JobConfig
 from certloop.serve.context import Service
 from certloop.serve.db.access import reading
 from certloop.serve.db.schema import certificates, uploads
+from certloop.serve.jobs.dbos_jobs import system_schema
 from certloop.serve.people import tenants
 
 PNG = b"\x89PNG\r\n\x1a\n not a page, nobody looks"
@@ -26,8 +27,9 @@ def count(service: Service, tenant: str = ACME) -> int:
 
 
 def waiting_jobs(service: Service) -> int:
+    table = "workflow_status" if service.engine.dialect.name == "sqlite" else f"{system_schema(service)}.workflow_status"
     with service.engine.connect() as connection:
-        return int(connection.exec_driver_sql("SELECT count(*) FROM workflow_status WHERE status = 'ENQUEUED'").scalar_one())
+        return int(connection.exec_driver_sql(f"SELECT count(*) FROM {table} WHERE status = 'ENQUEUED'").scalar_one())
 
 
 def test_a_file_is_accepted_with_its_job_and_its_consent(callers: Callers) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,8 +17,8 @@ from tests.serve.audit_world import LICENCE, PNG, World, less_sure, licence, ope
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    with open_world(tmp_path) as opened:
+def world(tmp_path: Path, place: Callable[[Path], tuple[str, str]]) -> Iterator[World]:
+    with open_world(tmp_path, *place(tmp_path)) as opened:
         yield opened
 
 

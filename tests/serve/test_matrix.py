@@ -154,9 +154,8 @@ CLOCK = Hands()
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    folder: Path = tmp_path_factory.mktemp("matrix")
-    service = Service.open(ServeConfig(f"sqlite:///{folder}/store.db"), clock=CLOCK)
+def world(tmp_path_factory: pytest.TempPathFactory, place: Callable[[Path], tuple[str, str]]) -> Iterator[World]:
+    service = Service.open(ServeConfig(*place(tmp_path_factory.mktemp("matrix"))), clock=CLOCK)
     start_accepting(service)
     with service, Callers(service) as callers:
         callers.user("boss", Role.AUDITOR)

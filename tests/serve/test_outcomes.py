@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,8 +16,8 @@ from tests.serve.audit_world import World, less_sure, licence, open_world
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    with open_world(tmp_path) as opened:
+def world(tmp_path: Path, place: Callable[[Path], tuple[str, str]]) -> Iterator[World]:
+    with open_world(tmp_path, *place(tmp_path)) as opened:
         yield opened
 
 

@@ -14,6 +14,7 @@ from sqlalchemy import select, text
 
 from certloop.agentrl.store import NotFoundError, verify
 from certloop.serve.context import Service
+from certloop.serve.db.access import reading, writing
 from certloop.serve.db.schema import keys as keys_table
 from certloop.serve.db.schema import sessions as sessions_table
 from certloop.serve.db.schema import users as users_table
@@ -52,7 +53,7 @@ def test_a_key_is_kept_as_a_hash_only(service: Service) -> None:
     tenants.create(service, admin_of(ACME), ACME)
     key, secret = keys.create(service, admin_of(ACME), "uploads", Role.OPERATOR)
     assert re.fullmatch(r"ck_[A-Za-z0-9_-]{43}", secret)  # 43 characters of base64url are 256 bits
-    with service.engine.connect() as connection:
+    with reading(service, None) as connection:
         row = connection.execute(select(keys_table)).one()
     assert row.sha256 == hashlib.sha256(secret.encode()).hexdigest()
     assert secret not in str(tuple(row))
@@ -135,7 +136,7 @@ def test_only_an_admin_makes_keys_and_only_within_a_role(callers: Callers) -> No
 
 def test_a_password_is_kept_as_scrypt_and_compared(callers: Callers) -> None:
     callers.user("auditor-7", Role.AUDITOR)
-    with callers.service.engine.connect() as connection:
+    with reading(callers.service, ACME) as connection:
         kept = connection.execute(select(users_table.c.password)).scalar_one()
     assert kept.startswith("scrypt$15$8$3$")
     assert PASSWORD not in kept
@@ -177,7 +178,7 @@ def test_a_login_becomes_a_session_that_ends(callers: Callers, hands: Hands) -> 
     session = sessions.log_in(service, ACME, "auditor-7", PASSWORD, "203.0.113.7", Backoff())
     assert session.actor == Actor.of(ACME, user.user_id, Role.AUDITOR)
     assert sessions.authenticate(service, session.secret).actor == session.actor
-    with service.engine.connect() as connection:
+    with reading(service, None) as connection:
         assert session.secret not in str(connection.execute(select(sessions_table)).all())
     hands.move(hours=12)
     with pytest.raises(UnauthenticatedError, match="over"):
@@ -288,8 +289,9 @@ def test_every_act_of_administration_stands_in_the_chain_without_names(callers: 
 
 def test_a_changed_audit_row_is_found(callers: Callers) -> None:
     service = callers.service
-    with service.engine.connect().execution_options(store_writes=True) as connection, connection.begin():
+    with writing(service, ACME) as connection:
+        on = "" if connection.dialect.name == "sqlite" else " ON store_audit"
         for verb in ("update", "delete"):
-            connection.execute(text(f"DROP TRIGGER IF EXISTS store_audit_no_{verb}"))
+            connection.execute(text(f"DROP TRIGGER store_audit_no_{verb}{on}"))
         connection.execute(text("UPDATE store_audit SET actor = 'somebody' WHERE tenant = 'acme' AND position = 2"))
     assert not verify(service.store).clean

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from acme_world import World
 from callers import ACME, OTHER, PASSWORD, Callers, Hands, admin_of
-from postgres_place import postgres_server
+from postgres_place import Postgres
 from sqlalchemy import text
 
 from certloop.agentrl.store import verify
@@ -28,14 +28,13 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def callers(tmp_path: Path) -> Iterator[Callers]:
-    with postgres_server() as postgres:
-        config = ServeConfig(postgres.url(), str(tmp_path / "blobs"), edge=EdgeConfig(metrics_open=True))
-        with Service.open(config, clock=Hands()) as service:
-            migrate(service)
-            start_accepting(service)
-            with Callers(service) as made:
-                yield made
+def callers(tmp_path: Path, postgres: Postgres) -> Iterator[Callers]:
+    config = ServeConfig(postgres.url(), str(tmp_path / "blobs"), edge=EdgeConfig(metrics_open=True))
+    with Service.open(config, clock=Hands()) as service:
+        migrate(service)
+        start_accepting(service)
+        with Callers(service) as made:
+            yield made
 
 
 def test_everything_of_people_and_webhooks_works_under_row_level_security(callers: Callers) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
@@ -18,8 +18,8 @@ NEW = "北京市朝阳区样例路7号"
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    with open_world(tmp_path) as opened:
+def world(tmp_path: Path, place: Callable[[Path], tuple[str, str]]) -> Iterator[World]:
+    with open_world(tmp_path, *place(tmp_path)) as opened:
         opened.settings(review={"double_check": 1.0})
         yield opened
 

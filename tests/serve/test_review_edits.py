@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,8 @@ from tests.serve.audit_world import CODE, WRONG_CODE, World, less_sure, licence,
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    with open_world(tmp_path) as opened:
+def world(tmp_path: Path, place: Callable[[Path], tuple[str, str]]) -> Iterator[World]:
+    with open_world(tmp_path, *place(tmp_path)) as opened:
         yield opened
 
 

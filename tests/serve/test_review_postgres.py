@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from postgres_place import Postgres, postgres_server
+from postgres_place import Postgres
 from sqlalchemy import select
 
 from certloop.agentrl.signals import fuse
@@ -18,12 +17,6 @@ from certloop.serve.db.schema import history, reviews
 from tests.serve.audit_world import PNG, less_sure, licence, open_world
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Postgres]:
-    with postgres_server() as server:
-        yield server
 
 
 def test_a_review_from_reading_to_undo(postgres: Postgres, tmp_path: Path) -> None:
