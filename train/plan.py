@@ -17,6 +17,7 @@ from pathlib import Path
 from certloop.agentrl.backend import Plan, StagePlan
 from certloop.train.architecture import Architecture, architecture_of
 from certloop.train.config import GspoStage, ModelSpec, RunConfig, SftStage, Stage
+from certloop.train.nano.form import HEIGHT_PX, WIDTH_PX
 from certloop.train.rows import Row, read_rows
 
 GIB = 1 << 30
@@ -27,6 +28,7 @@ HEAD_CHUNK_TOKENS = 1024
 SAMPLING_SLOWDOWN = 3.0
 """Sampling with transformers reaches about a third of what reading the weights would allow; vLLM counts as 1."""
 SAMPLE_ROWS = 200
+NANO_ROWS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ def make_plan(config: RunConfig, shape: Shape | None = None) -> Plan:
         share = teacher.parameters * BYTES[config.teacher.dtype] / GIB / config.swift.teacher_gpus
         notes.append(f"the teacher's server takes {config.swift.teacher_gpus} more devices, {share:.1f} GiB of weights on each")
     if shape.assumed:
-        pages = f"{shape.rows} pages of {shape.pixels / 1e6:.1f} megapixels"
+        pages = f"{shape.rows} pages of {shape.pixels / 1e6:.2g} megapixels"
         notes.append(f"no rows at hand: {pages} and {shape.answer_tokens:.0f} answer tokens assumed")
     longest = student.page_tokens(shape.pixels) * shape.images + shape.prompt_tokens + shape.answer_tokens
     if longest > config.data.max_length:
@@ -74,8 +76,11 @@ def make_plan(config: RunConfig, shape: Shape | None = None) -> Plan:
 
 
 def data_shape(config: RunConfig) -> Shape:
-    """Means over the first rows of the data folder; without one, a certificate photograph and an answer with reasoning."""
+    """Means over the first rows of the data folder; without one, a certificate photograph and an answer with reasoning (a page of
+    the small model's own for that model)."""
     if not config.data.train or not Path(config.data.train).exists():
+        if config.student.path.startswith("nano:"):
+            return Shape(NANO_ROWS, float(WIDTH_PX * HEIGHT_PX), 60, 110, assumed=True)
         return Shape(10_000, float(config.student.max_pixels or 1_310_720), 400, 700, assumed=True)
     rows = read_rows(Path(config.data.train))
     sample = rows[:SAMPLE_ROWS]

@@ -152,3 +152,10 @@ def test_a_plan_counts_the_rows_that_are_there(tiny: Any) -> None:
     plan = make_plan(tiny.config({"kind": "sft", "epochs": 3.0}))
     assert plan.stages[0].steps == 12  # 16 rows, 4 a step, three times
     assert plan.notes == ()
+
+
+def test_without_rows_the_small_model_s_run_is_planned_with_its_own_pages() -> None:
+    plan = make_plan(load_config("nano").with_(data={"train": "", "max_length": 1024}))
+    assert plan.fits
+    assert plan.notes == ("no rows at hand: 1000 pages of 0.098 megapixels and 110 answer tokens assumed",)
+    assert sum(stage.hours for stage in plan.stages) < 1
