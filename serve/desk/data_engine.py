@@ -27,6 +27,10 @@ PROFILE_NAMES = {
     "clean": ("电子原件", "clean"), "scan": ("扫描件", "scan"), "copy": ("复印件", "photocopy"),
     "photo": ("手机拍照", "phone photo"), "screen": ("屏幕翻拍", "photo of a screen"), "hard": ("困难", "hard"),
 }  # fmt: skip
+COUNTS = {
+    "split:train": ("训练", "train"), "split:validation": ("验证", "validation"), "split:test": ("测试", "test"),
+    "unreadable_fields": ("看不清的字段", "unreadable fields"),
+}  # fmt: skip
 QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "minimal"}
 
 
@@ -191,15 +195,17 @@ def _run_html(desk: Desk, run: Run | None) -> str:
         return _page(desk, f"<p>{say('正在生成', 'Running')} {run.done} / {run.choice.count}</p>{bar}")
     manifest = run.manifest or {}
     rows = [(name, digest) for name, digest in dict(manifest.get("files", {})).items()]
-    counts = "，".join(f"{key} {value}" for key, value in dict(manifest.get("counts", {})).items())
+    counted = dict(manifest.get("counts", {}))
+    counts = "，".join(f"{say(*name)} {counted[key]}" for key, name in COUNTS.items() if key in counted)
     title = say(
         f"生成完毕：{run.choice.count} 份，文件夹 synthetic/…/{run.name}",
         f"Done: {run.choice.count} samples in synthetic/…/{run.name}",
     )
-    head = (say("文件", "file"), "SHA-256")
+    head, files = (say("文件", "file"), "SHA-256"), say(f"{len(rows)} 个文件及校验值", f"{len(rows)} files and their hashes")
     return _page(
         desk,
-        f'<div data-test="manifest"><h3>{escape(title)}</h3>{bar}<p>{escape(counts)}</p>{table(head, rows, "manifest")}</div>',
+        f'<div data-test="manifest"><h3>{escape(title)}</h3>{bar}<p>{escape(counts)}</p>'
+        f"<details><summary>{escape(files)}</summary>{table(head, rows, 'manifest')}</details></div>",
     )
 
 

@@ -36,6 +36,11 @@ VERDICTS = {
     "reject": ("不通过", "reject"),
     "insufficient_evidence": ("证据不足", "too little evidence"),
 }
+SHAPES = {
+    "uscc": ("统一社会信用代码", "a unified social credit code"),
+    "regno15": ("15 位注册号", "a registration number of 15 digits"),
+    "id_number": ("身份证号", "an identity number"),
+}  # fmt: skip
 FIELDS_SHOWN, ROWS_SHOWN = 24, 60
 CERTIFICATE = re.compile(r"doc_[0-9a-f]{32}\.[0-9]{1,4}")
 
@@ -247,8 +252,16 @@ def rule_words(desk: Desk, item: Item) -> str:
     kind = desk.service.registry.types.get(item.key)
     field = str(item.body.get("field", ""))
     label = kind.fields[field].label if kind is not None and field in kind.fields else field
-    said = ", ".join(f"{k}={v}" for k, v in item.body.items() if k != "field")
-    return f"{kind.title if kind else item.key} · {label} · {said if item.kind in item.body else f'{item.kind} {said}'}"[:160]
+    says = str(item.body.get("label", "")), str(item.body.get("pattern", ""))
+    if item.kind == "label":
+        said = desk.say(f"也印作「{says[0]}」", f"also printed as {says[0]}")
+    elif item.kind == "shape":
+        shape = desk.say(*SHAPES.get(says[1], (says[1], says[1])))
+        said = desk.say(f"在版面的固定位置，形如{shape}", f"stands in its place on the form, shaped like {shape}")
+    else:
+        said = ", ".join(f"{k}={v}" for k, v in item.body.items() if k != "field")
+    title = desk.say(kind.title, kind.title_en) if kind else item.key
+    return f"{title} · {label} · {said}"[:160]
 
 
 def rules(desk: Desk, items: Sequence[Item]) -> str:

@@ -186,3 +186,34 @@ def blank_pdf(pages: int) -> bytes:
     page = Image.new("L", (60, 80), 255)
     page.save(out, "PDF", save_all=True, append_images=[page] * (pages - 1))
     return out.getvalue()
+
+
+def test_the_queue_goes_on_page_by_page_and_names_people(desk: Live, visit: Callable[..., Any], certificates: list[str]) -> None:
+    """With pages of one certificate instead of a hundred; the service is the real one."""
+    script = (Path(__file__).resolve().parents[2] / "serve" / "desk" / "static" / "review.js").read_text(encoding="utf-8")
+    assert "PAGE = 100;" in script
+    ann, bob = visit(desk), visit(desk)
+    small = script.replace("PAGE = 100;", "PAGE = 1;")
+
+    def answer(route: Any) -> None:
+        route.fulfill(body=small, content_type="text/javascript; charset=utf-8")
+
+    for visitor in (ann, bob):
+        visitor.page.route("**/desk/static/review.js", answer)
+    page = opened(ann, certificates[0])
+    bob.log_in("bob")
+    bob.review()
+    rows = bob.page.locator("[data-open]")
+    expect(rows).to_have_count(1)
+    expect(bob.page.locator("certloop-review tbody tr")).to_contain_text("ann")
+    bob.page.locator("[data-test=more]").click()
+    expect(rows).to_have_count(2)
+    expect(bob.page.locator("[data-test=more]")).to_have_count(0)
+    bob.page.keyboard.press("n")  # the first is held by ann: the one on the second page opens
+    bob.page.locator(".field.here").wait_for()
+    assert certificates[1] in bob.page.url
+    page.keyboard.press("q")
+    page.locator(f"[data-open='{certificates[0]}']").wait_for()
+    bob.page.goto(f"/desk/zh/#{certificates[0]}")
+    bob.page.locator(".history summary").click()
+    expect(bob.page.locator(".history")).to_contain_text("ann · 开始处理")
