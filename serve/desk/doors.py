@@ -52,12 +52,14 @@ class Type(BaseModel):
 
 
 class SessionOut(MeOut):
-    """What the desk's scripts need: who is there, the token for writes (None in demo mode), kinds of certificates, samples."""
+    """What the desk's scripts need: who is there, the token for writes (None in demo mode), kinds of certificates, samples, how
+    large a file may be."""
 
     csrf_token: str | None
     demo: bool
     types: list[Type]
     samples: list[str]
+    file_bytes: int
 
 
 def installed() -> bool:
@@ -141,9 +143,10 @@ def desk_session(request: Request, service: Open, actor: Annotated[Actor, Depend
         Type(id=kind.id, title=kind.title, title_en=kind.title_en, fields={f.id: f.label for f in kind.fields.values()})
         for kind in service.registry.types.values()
     ]
+    most = service.config.intake.file_bytes
     more: dict[str, Any] = {"csrf_token": sessions.csrf_token(secret) if secret else None, "demo": service.config.demo}
     offered = samples.names() if actor.may(Permission.DOCUMENTS_WRITE) else []
-    return SessionOut(**me_of(actor).model_dump(), **more, types=types, samples=offered)
+    return SessionOut(**me_of(actor).model_dump(), **more, types=types, samples=offered, file_bytes=most)
 
 
 @router.get("/desk/people")

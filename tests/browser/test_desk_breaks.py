@@ -154,6 +154,21 @@ def test_two_windows_of_one_auditor(desk: Live, visit: Callable[..., Any], certi
     assert desk.client("auditor").get(f"/v1/reviews/{certificates[0]}").json()["state"] == "approved"
 
 
+def test_what_was_handed_in_outlives_a_reload_and_a_restart(desk: Live, visit: Callable[..., Any]) -> None:
+    page = visit(desk).log_in("olga")
+    page.locator("[data-sample]").first.wait_for()
+    files = [{"name": f"page-{n}.png", "mimeType": "image/png", "buffer": small_page(n)} for n in (71, 72, 73)]
+    page.locator("[data-test=files]").set_input_files(files)
+    page.locator("certloop-upload li[data-status=queued], certloop-upload li[data-status=running]").first.wait_for()
+    page.reload()
+    page.locator("certloop-upload li").first.wait_for()
+    desk.stop()
+    expect(page.locator("certloop-upload .said")).to_contain_text("连不上服务器")
+    desk.start()
+    expect(page.locator("certloop-upload li[data-status=done]")).to_have_count(3)
+    page.locator("certloop-upload tr[data-field]").first.wait_for()
+
+
 def test_odd_files_are_said_in_words(desk: Live, visit: Callable[..., Any], tmp_path: Path) -> None:
     """A picture of more pixels than can be read, a PDF of 300 pages, a damaged one whose name is markup and a formula."""
     page = visit(desk).log_in("olga")

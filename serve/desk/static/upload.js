@@ -35,6 +35,16 @@ class Upload extends HTMLElement {
       this.drop.replaceChildren(h('p', { class: 'dim' }, say('您的角色不能上传文件；请到“人工审核”。', 'Your role may not hand in files.')));
     }
     this.drawSamples();
+    if (!this.rows.length) for (const kept of remembered().reverse()) this.again(kept);
+  }
+
+  // What was handed in from this window before it was reloaded: still read, and still to be seen.
+  async again({ id, dossier }) {
+    const batch = { id, dossier, rows: [] };
+    try { await this.follow(batch, true); } catch (error) {
+      if (error.code === 'not_found') remember(remembered().filter((one) => one.id !== id));
+      else this.say(error.message, true);
+    }
   }
 
   say(text, bad = false) { this.said.textContent = text; this.said.classList.toggle('bad', bad); }
@@ -55,7 +65,12 @@ class Upload extends HTMLElement {
 
   async send(files, dossier = this.dossier.checked) {
     if (!files.length) return;
-    this.say('');
+    const most = this.me.file_bytes, large = files.filter((file) => file.size > most);
+    if (large.length) {
+      this.say(say(`文件太大（最多 ${Math.floor(most / 1048576)} MB）：`, `Too large (${Math.floor(most / 1048576)} MB at most): `) + large.map((file) => file.name).join('、'), true);
+      files = files.filter((file) => file.size <= most);
+      if (!files.length) return;
+    } else this.say('');
     const rows = files.map((file) => ({ name: file.name, status: 'sending', share: 0 }));
     this.rows = [...rows, ...this.rows];
     this.drawList();
@@ -66,6 +81,7 @@ class Upload extends HTMLElement {
       const accepted = await this.post(form, (share) => { for (const row of rows) row.share = share; this.drawList(); });
       const batch = { id: accepted.id, dossier, rows, started: performance.now() };
       for (const row of rows) { row.batch = batch; row.status = 'queued'; }
+      remember([...remembered(), { id: batch.id, dossier }].slice(-8));
       this.drawList();
       await this.follow(batch);
     } catch (error) {
@@ -87,38 +103,49 @@ class Upload extends HTMLElement {
     });
   }
 
-  async follow(batch) {
-    let known = new Set();
+  async follow(batch, quietly = false) {
+    const known = new Set();
     for (let pause = 300; !this.gone; pause = Math.min(2000, pause * 1.05)) { // a page takes seconds: ask often at first
-      const items = [];
-      for (let cursor = ''; ;) {
-        const { body } = await api(`/v1/batches/${batch.id}/documents?limit=200${cursor}`);
-        items.push(...body.items);
-        if (!body.next_cursor) break;
-        cursor = `&cursor=${body.next_cursor}`;
+      let items;
+      try { items = await this.items(batch); } catch (error) {
+        if (error.code !== 'network') throw error; // what was accepted is read all the same: look again when the server is back
+        this.say(`${error.message}${say('已提交的文件不会丢失，正在重试…', ' What was handed in is safe; trying again…')}`, true);
+        await new Promise((done) => setTimeout(done, 2000));
+        continue;
       }
       if (items.length !== batch.rows.length) this.unpacked(batch, items); // an archive: one row became many
       items.forEach((item, place) => Object.assign(batch.rows[place], { name: item.file, status: item.status, id: item.id, error: item.error, certificates: item.certificates }));
       for (const row of batch.rows) {
         if (row.id && ENDED.includes(row.status) && !known.has(row.id)) {
           known.add(row.id);
-          await this.take(row);
-          if (row.status === 'done' && (!this.chosen || this.chosen.batch !== batch)) this.choose(row);
+          try { await this.take(row); } catch (error) { known.delete(row.id); if (error.code !== 'network') throw error; break; }
+          if (row.status === 'done' && (!this.chosen || (this.chosen.batch !== batch && !quietly))) this.choose(row);
         }
       }
       this.drawList();
-      if (batch.rows.every((row) => ENDED.includes(row.status))) break;
+      if (batch.rows.every((row) => known.has(row.id))) break;
       await new Promise((done) => setTimeout(done, pause));
     }
     await this.checks(batch);
+    if (quietly) return;
     const failed = batch.rows.filter((row) => row.status !== 'done').length;
     this.say(say(`已读完 ${batch.rows.length} 个文件${failed ? `，其中 ${failed} 个无法读取` : ''}。`, `${batch.rows.length} files are read${failed ? `, ${failed} of them could not be` : ''}.`), failed > 0);
+  }
+
+  async items(batch) {
+    const items = [];
+    for (let cursor = ''; ;) {
+      const { body } = await api(`/v1/batches/${batch.id}/documents?limit=200${cursor}`);
+      items.push(...body.items);
+      if (!body.next_cursor) return items;
+      cursor = `&cursor=${body.next_cursor}`;
+    }
   }
 
   unpacked(batch, items) {
     const rest = this.rows.filter((row) => row.batch !== batch);
     batch.rows = items.map((item) => ({ batch, name: item.file, status: item.status }));
-    this.rows = [...batch.rows, ...rest];
+    this.rows = batch.started ? [...batch.rows, ...rest] : [...rest, ...batch.rows];
   }
 
   async take(row) {
@@ -211,6 +238,10 @@ class Upload extends HTMLElement {
     }
   }
 }
+// Ids of this window's batches, kept until it is closed; nothing of what was read.
+function remembered() { try { return JSON.parse(sessionStorage.getItem('certloop-batches')) || []; } catch { return []; } }
+function remember(batches) { sessionStorage.setItem('certloop-batches', JSON.stringify(batches)); }
+
 const SAMPLE = {
   'licence_2019_scan.jpg': ['营业执照·横版', 'licence, wide'], 'licence_2015_vertical.jpg': ['营业执照·竖版', 'licence, tall'],
   'licence_2008_two_column_copy.jpg': ['旧版执照·复印件', 'old licence, copy'], 'individual_photo_rotated.jpg': ['个体户·倒着拍的照片', 'sole trader, turned photo'],
