@@ -49,9 +49,11 @@ from certloop.agentrl.errors import CertloopError
 
 
 class ServeError(CertloopError):
-    """Base of the service's errors. ``headers`` go with the answer."""
+    """Base of the service's errors. ``headers`` go with the answer; ``errors`` names the places of a request that are wrong: rows
+    of {"loc": [...], "message": "..."}, without what stood there."""
 
     code = "serve_error"
+    errors: tuple[Mapping[str, object], ...] = ()
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -79,8 +81,6 @@ class CsrfError(ForbiddenError):
 
 
 class RequestError(ServeError, ValueError):
-    """``errors`` names the places: rows of {"loc": [...], "message": "..."}, without what stood there."""
-
     code = "request_invalid"
 
     def __init__(self, message: str, errors: Sequence[Mapping[str, object]] = ()) -> None:
@@ -127,8 +127,6 @@ class ClaimedError(ConflictError):
 
 
 class UnsaidError(ConflictError):
-    """``errors`` names the fields, as those of RequestError."""
-
     code = "fields_unsaid"
 
     def __init__(self, message: str, errors: Sequence[Mapping[str, object]] = ()) -> None:

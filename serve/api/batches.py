@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from typing import Annotated, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.concurrency import run_in_threadpool
@@ -28,14 +28,17 @@ from certloop.serve.api.uploads import (
     document_out,
 )
 from certloop.serve.context import Service
-from certloop.serve.errors import RequestError, TooLargeError
+from certloop.serve.errors import ArchiveError, ArchiveTooLargeError, RequestError, TooLargeError
 from certloop.serve.intake.accept import Handed, accept, fingerprint, put_file, referred_file
-from certloop.serve.intake.archive import is_archive, is_office, members
+from certloop.serve.intake.archive import Member, is_archive, is_office, members
 from certloop.serve.intake.idempotency import parse_key
 from certloop.serve.people.actor import Actor
 from certloop.serve.people.roles import Permission
 from certloop.serve.work import batches, documents, erasing
 from certloop.serve.work.batches import BatchView
+
+if TYPE_CHECKING:
+    from certloop.serve.config import IntakeLimits
 
 router = APIRouter(prefix="/v1/batches", tags=["batches"])
 Writer = Annotated[Actor, Depends(allowed(Permission.DOCUMENTS_WRITE))]
@@ -113,13 +116,13 @@ def _from_form(service: Service, actor: Actor, form: FormData, fields: forms.Bat
     """The files of a form, archives unpacked, stored one after another so that no more than one is in memory."""
     limits = service.config.intake
     unused, left = set(fields.expected), limits.batch_bytes
-    for file in form.getlist("files"):
+    for number, file in enumerate(form.getlist("files")):
         if not isinstance(file, UploadFile):
             raise RequestError("a field `files` is no file", [{"loc": ["files"], "message": "a file is needed"}])
         head = file.file.read(4)
         file.file.seek(0)
         if is_archive(head) and not is_office(file.file):
-            for member in members(file.file, limits, left):
+            for member in _members(file.file, limits, left, number):
                 unused.discard(member.name)
                 left -= len(member.content)
                 yield put_file(service, actor, member.name, member.content, fields.expected.get(member.name))
@@ -131,6 +134,15 @@ def _from_form(service: Service, actor: Actor, form: FormData, fields: forms.Bat
             yield put_file(service, actor, name, content, fields.expected.get(name))
     if unused:
         raise RequestError("`expected` names files that are not in the batch", [{"loc": ["expected"], "message": "unknown file"}])
+
+
+def _members(file: IO[bytes], limits: IntakeLimits, left: int, number: int) -> Iterator[Member]:
+    """As ``members``; an error says which file of the form it is about, by its number, since names are the caller's."""
+    try:
+        yield from members(file, limits, left)
+    except (ArchiveError, ArchiveTooLargeError) as error:
+        error.errors = ({"loc": ["files", number], "message": error.message},)
+        raise
 
 
 @router.get("", summary="Batches, the latest first")

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
 from certloop.agentrl.errors import CertloopError
-from certloop.serve.errors import LimitedError, MediaTypeError, RequestError, ServeError, UnsaidError
+from certloop.serve.errors import LimitedError, MediaTypeError, RequestError, ServeError
 
 MEDIA_TYPE = "application/problem+json"
 STATUS: Mapping[str, int] = {
@@ -81,7 +81,7 @@ def problem(error: CertloopError, request: Request | None = None) -> JSONRespons
     """The answer to a typed error."""
     status = STATUS.get(error.code) or (422 if isinstance(error, ValueError) and not isinstance(error, OSError) else 500)
     headers = dict(error.headers) if isinstance(error, ServeError) else {}
-    errors = error.errors if isinstance(error, RequestError | UnsaidError) else ()
+    errors = error.errors if isinstance(error, ServeError) else ()
     if status == 503 and not isinstance(error, LimitedError):
         headers["Retry-After"] = "5"
     return answer(status, error.code, error.message, request, headers=headers, errors=errors)

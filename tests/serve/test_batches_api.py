@@ -63,6 +63,14 @@ def test_the_same_key_gives_the_same_batch(callers: Callers) -> None:
     assert counts(callers.service) == (1, 2)
 
 
+def test_a_damaged_archive_is_named_by_its_number(callers: Callers) -> None:
+    damaged, fine = packed(("a.png", PNG))[:50], packed(("b.png", PNG))
+    for bad, code in ((damaged, "archive_invalid"), (packed(("../z.png", PNG)), "archive_unsafe")):
+        files: list[tuple[str, bytes]] = [("a.png", PNG), ("fine.zip", fine), ("x.zip", bad)]
+        body = hand_in(callers.as_("operator"), *files).json()
+        assert (body["code"], body["errors"][0]["loc"]) == (code, ["files", 2])
+
+
 @pytest.mark.parametrize(
     ("files", "status", "code"),
     [
