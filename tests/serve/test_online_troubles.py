@@ -12,6 +12,7 @@ import pytest
 
 from certloop.agentrl.backend import Candidate, RunState, Status, TrainSpec
 from certloop.agentrl.loop import RunState as State
+from certloop.agentrl.loop import Stop
 from certloop.agentrl.store import set_consent
 from certloop.agentrl.trajectory import Consent
 from certloop.serve.loop.online import start_due
@@ -251,3 +252,29 @@ def test_a_clock_that_goes_back_starts_nothing_twice(place: Place) -> None:
     assert isinstance(backend, Worker)
     os.killpg(backend._children[0].pid, 9)
     assert runs.every(TENANT)[0].kind == KIND
+
+
+def test_every_step_may_be_done_twice(place: Place, weights: Path) -> None:
+    """A process that dies after a step's effect and before its result is written leaves the step to be done again."""
+    from certloop.agentrl.release import Evidence, Pair
+
+    def examine(old: Path | None, new: Path) -> Evidence:
+        better = [Pair(f"t{n}", "held out", 0.2, 0.9) for n in range(40)]
+        return Evidence(better, [Pair(f"r{n}", "others", 0.9, 0.9) for n in range(40)])
+
+    learn_from(place)
+    online = place.round(recipe(), Delivered(weights, "model", "nano:early", ""), examine=examine)
+    runs = place.runs(online)
+    start_due(runs, online, TENANT)
+    for name, step in online.plan().steps[:-1]:
+        first = step(runs.every(TENANT)[0])
+        again = step(runs.every(TENANT)[0])
+        assert not isinstance(first, Stop)
+        assert not isinstance(again, Stop)
+        assert {k: v for k, v in first.items() if k != "at"} == {k: v for k, v in again.items() if k != "at"}, name
+        runs.advance()
+        place.clock.now = place.clock.now.fromtimestamp(place.clock.now.timestamp() + 5, place.clock.now.tzinfo)
+    run = runs.every(TENANT)[0]
+    assert run.results["stage"]["share"] == 0.05
+    assert [str(row.move) for row in place.registry.history(TENANT)] == ["staged"], "staged once"
+    assert len(place.registry.releases(TENANT)) == 1
