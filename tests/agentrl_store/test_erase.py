@@ -162,6 +162,18 @@ def test_an_erasure_cut_short_is_seen_and_finished(store: Store, make_trajectory
     assert finish_erasures(acme, "desk") == ()
 
 
+def test_an_erasure_that_is_under_way_is_no_finding(store: Store, make_trajectory: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The service erases while somebody verifies: it ends while the check waits to look again."""
+    acme = store.for_tenant("acme")
+    document = put(acme, make_trajectory("t-1", image_sha256=(acme.put_blob(b"page"),)))
+    with monkeypatch.context() as patch:
+        patch.setattr(type(store.blobs), "delete", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            erase(acme, [document], actor="desk", reason="request")
+    monkeypatch.setattr("certloop.agentrl.store.verify.time.sleep", lambda _s: finish_erasures(acme, "desk"))
+    assert verify(store).clean
+
+
 def test_a_new_upload_of_an_erased_image_keeps_its_blob(
     store: Store, make_trajectory: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
