@@ -19,7 +19,7 @@ from sqlalchemy import select
 
 from certloop.agentrl.errors import CertloopError
 from certloop.agentrl.memory import Item, Memory, MemoryConfig, QuotaError, read_snapshot
-from certloop.agentrl.release import Registry, Release, Router, UnknownReleaseError
+from certloop.agentrl.release import Registry, RegistryDamagedError, Release, Router, UnknownReleaseError
 from certloop.agentrl.release.router import Route
 from certloop.extract.evaluation.normalise import same_value
 from certloop.extract.learning import KINDS, Case, guidance_of, learn
@@ -92,6 +92,8 @@ class Loop:
         except UnknownReleaseError:
             registry.register(Release(FIRST, "ocr", notes="the embedded reader, without rules"))
             registry.adopt(FIRST, actor=ACTOR, reason="the first release of this service")
+        except RegistryDamagedError as error:  # the service starts and is not ready: documents wait, everything else is there
+            _log.error("releases: %s", error.message)
         memory = Memory.open(service.engine, MemoryConfig(KINDS), service.clock)
         return cls(service, memory, registry, Router(registry.pointer))
 

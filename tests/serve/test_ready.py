@@ -78,6 +78,19 @@ def test_a_registry_that_was_changed_by_hand_is_told(callers: Callers, hands: Ha
     assert not_ready(callers, hands) == [{"loc": ["releases"], "message": "registry_damaged"}]
 
 
+def test_a_service_with_a_damaged_registry_starts_all_the_same(service: Service) -> None:
+    assert service.loop.registry.pointer().active == "embedded"
+    with writing(service, None) as connection:
+        connection.execute(text("DROP TRIGGER release_log_no_update"))
+        connection.execute(text("UPDATE release_log SET details = '{'"))
+    config = service.config
+    service.close()
+    with Service.open(config) as again, Callers(again) as callers:
+        hold_lease(again)
+        assert callers.as_("anonymous").get("/readyz").json()["errors"] == [{"loc": ["releases"], "message": "registry_damaged"}]
+        assert callers.as_("operator").get("/v1/documents").status_code == 200
+
+
 def test_a_document_waits_while_its_release_is_damaged(callers: Callers, tmp_path: Path) -> None:
     """It is nobody's try: however often it is taken up, it is read once the files are there again."""
     service = callers.service
