@@ -32,6 +32,7 @@ COUNTS = {
     "unreadable_fields": ("看不清的字段", "unreadable fields"),
 }  # fmt: skip
 QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "minimal"}
+SILENT: dict[str, Any] = QUIET | {"show_progress": "hidden"}
 
 
 def build(desk: Desk) -> None:
@@ -119,12 +120,12 @@ def build(desk: Desk) -> None:
                 with suppress(OSError):
                     Path(path).unlink()  # a scan is somebody's paper
 
-    tab.select(layouts, [kind], [layout], **QUIET).then(state, outputs=runs, **QUIET)
-    kind.input(layouts, [kind], [layout], **QUIET)
+    tab.select(layouts, [kind], [layout], **SILENT).then(state, outputs=runs, **SILENT)
+    kind.input(layouts, [kind], [layout], **SILENT)
     preview.click(look, [*choice, pages], [gallery], concurrency_limit=1, **QUIET)
     run.click(begin, [*choice, count], runs, **QUIET)
     onward.click(go_on, [stopped], runs, **QUIET)
-    timer.tick(state, outputs=runs, api_visibility="private", show_progress="hidden")
+    timer.tick(state, outputs=runs, **SILENT)
     scan.upload(draft, [kind, scan], [made, scan], concurrency_limit=1, api_visibility="private")
 
 

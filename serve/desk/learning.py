@@ -80,7 +80,7 @@ def build(desk: Desk) -> None:
             return alert(words(desk, error), bad=True)
 
     quiet: dict[str, Any] = {"api_visibility": "private", "show_progress": "minimal"}
-    tab.select(show, outputs=shown, **quiet)
+    tab.select(show, outputs=shown, **(quiet | {"show_progress": "hidden"}))
     refresh.click(show, outputs=shown, **quiet)
     back.click(roll_back, [reason], shown, **quiet)
     remove.click(take_out, [rule, why], shown, **quiet)

@@ -40,6 +40,7 @@ def certificate(desk: Live) -> str:
 
 
 def readable(page: Any, where: str) -> None:
+    expect(page.locator(".progress-text:visible")).to_have_count(0)  # Gradio's clock of something under way fades in and out
     page.wait_for_timeout(300)  # transitions of colours end
     seen = page.evaluate("() =>" + LOOK)
     assert seen["count"] >= LEAST_WORDS and seen["found"] == [], f"{where}: {seen['found']}"

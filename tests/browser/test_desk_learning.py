@@ -13,6 +13,10 @@ import pytest
 from live import ACME, Live
 from playwright.sync_api import expect
 
+from certloop.serve.desk import synthesis
+from certloop.serve.desk.synthesis import Choice
+from certloop.synth.dataset import make
+
 pytestmark = pytest.mark.slow
 expect.set_options(timeout=300_000)
 OUT = os.environ.get("SCREENSHOTS", "")
@@ -110,6 +114,26 @@ def test_pages_are_drawn_and_a_run_ends(learned: Live, visit: Callable[..., Any]
     (manifest,) = (learned.folder / "synthetic" / ACME).glob("run_*/manifest.json")
     assert json.loads(manifest.read_text(encoding="utf-8"))["count"] == 2
     shot(page, "data_engine")
+
+
+def test_a_run_that_was_cut_off_goes_on_by_click(learned: Live, visit: Callable[..., Any]) -> None:
+    folder = learned.folder / "synthetic" / ACME / "run_cut"
+    page = opened(visit(learned), "eve", "数据引擎")
+    expect(page.locator("#synth-preview")).to_be_visible()
+    expect(page.locator("#synth-resume")).to_have_count(0)  # nothing to go on with
+    with learned.open() as service, pytest.raises(KeyboardInterrupt):
+        make(synthesis._config(service, Choice("business_licence", "", "clean", 6, 3), folder), cut)
+    page.reload()
+    page.get_by_role("tab", name="数据引擎", exact=True).click()
+    page.locator("#synth-resume").click()
+    expect(page.locator("[data-test=manifest]")).to_contain_text("生成完毕：6 份")
+    assert json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["count"] == 6
+    expect(page.locator("#synth-resume")).to_have_count(0)
+
+
+def cut(done: int, _wanted: int) -> None:
+    if done >= 4:
+        raise KeyboardInterrupt
 
 
 def test_a_scan_becomes_a_template_beside_it(learned: Live, visit: Callable[..., Any]) -> None:
