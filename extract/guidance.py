@@ -93,11 +93,21 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
+class Adapter:
+    """Low-rank weights of a release: the name they go by, never used twice, and the verified folder they stand in."""
+
+    name: str
+    folder: str
+
+
+@dataclass(frozen=True, slots=True)
 class Guidance:
-    """All hints and notes of one reading; empty by default, which is how the reader is measured."""
+    """All hints and notes of one reading; empty by default, which is how the reader is measured. ``adapter`` are the weights that
+    answer (None: the engine's own); the layout reader has none and passes it by."""
 
     hints: tuple[Hint, ...] = field(default=())
     notes: tuple[Note, ...] = field(default=())
+    adapter: Adapter | None = None
 
     @classmethod
     def from_json(cls, data: Iterable[dict[str, Any]]) -> Guidance:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,3 +106,15 @@ class AnswerModel(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class HoldsAdapters(Protocol):
+    """A model in this process: adapters are loaded into it by name, beside each other."""
+
+    @property
+    def adapters(self) -> tuple[str, ...]: ...
+
+    def load_adapter(self, name: str, folder: Path) -> None:
+        """Raises AdapterRefusedError."""
+        ...

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from certloop.extract.answer import answer_documents, missing_fields, qr_agrees,
 from certloop.extract.confidence import under_rules
 from certloop.extract.config import ExtractConfig
 from certloop.extract.engine.answer_parser import Answer, Mark, read_answer
-from certloop.extract.engine.contract import AnswerModel, Finish, Image, ModelAnswer, Question, Reading
+from certloop.extract.engine.contract import AnswerModel, Finish, HoldsAdapters, Image, ModelAnswer, Question, Reading
 from certloop.extract.engine.errors import ModelError
 from certloop.extract.engine.grounding import locate
 from certloop.extract.engine.guidance_text import guidance_lines
@@ -27,7 +28,7 @@ from certloop.extract.engine.ocr import OcrEngine
 from certloop.extract.engine.prompt import prompt_text, prompt_version
 from certloop.extract.engine.view import ViewError, page_view
 from certloop.extract.episode import DocumentReading, read_page
-from certloop.extract.guidance import Guidance
+from certloop.extract.guidance import Adapter, Guidance
 from certloop.extract.ingest import Page
 from certloop.extract.result import Document, FieldResult, FieldStatus, Generation
 from certloop.templates import DocumentType, FieldSpec, Registry, squash
@@ -48,6 +49,9 @@ class ModelReader:
         self._config = replace(config, second_reads=0)
 
     def read(self, pages: Sequence[Page], doc_type: str | None, guidance: Guidance) -> Reading:
+        if guidance.adapter is not None:
+            name = self._loaded(guidance.adapter)
+            return self.with_adapter(name).read(pages, doc_type, replace(guidance, adapter=None))
         documents: list[Document] = []
         warnings: list[Mapping[str, str]] = []
         failures: list[ModelError] = []
@@ -73,6 +77,12 @@ class ModelReader:
     def with_adapter(self, adapter: str | None) -> ModelReader:
         """The same model answering through another loaded adapter: baseline and canary share one set of weights."""
         return ModelReader(self.model, self._ocr, self._registry, self._config, adapter=adapter)
+
+    def _loaded(self, adapter: Adapter) -> str:
+        """A model in this process loads what it does not have yet; a server was given it before. Raises AdapterRefusedError."""
+        if isinstance(self.model, HoldsAdapters) and adapter.name not in self.model.adapters:
+            self.model.load_adapter(adapter.name, Path(adapter.folder))
+        return adapter.name
 
     def _read_page(self, page: Page, doc_type: str | None, guidance: Guidance) -> Reading:
         config = replace(self._config, guidance=guidance)

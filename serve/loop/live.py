@@ -11,8 +11,9 @@ import logging
 import zlib
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select
@@ -22,17 +23,17 @@ from certloop.agentrl.memory import Item, Memory, MemoryConfig, QuotaError, read
 from certloop.agentrl.release import Registry, RegistryDamagedError, Release, Router, UnknownReleaseError
 from certloop.agentrl.release.router import Route
 from certloop.extract.evaluation.normalise import same_value
+from certloop.extract.guidance import Adapter
 from certloop.extract.learning import KINDS, Case, guidance_of, learn
 from certloop.serve.confidence.calibration import Calibration, from_json
 from certloop.serve.db.access import reading
 from certloop.serve.db.schema import certificates
+from certloop.serve.loop.replicas import adapter_name
 from certloop.serve.people.roles import Permission
 from certloop.serve.review import certificate as certs
 from certloop.templates import DocumentType, squash
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from sqlalchemy import Connection
 
     from certloop.extract.engine.lines import TextLine
@@ -59,6 +60,7 @@ class Steering:
     rules: tuple[Rule, ...] = ()
     overlay: tuple[str, ...] = ()
     calibration: Calibration | None = None
+    adapter: Adapter | None = None
 
     @property
     def release_id(self) -> str:
@@ -66,8 +68,10 @@ class Steering:
 
     @property
     def guidance(self) -> Guidance | None:
-        """None where there are no rules: the configuration's own guidance holds."""
-        return guidance_of(self.rules) if self.rules else None
+        """None where there are neither rules nor weights of a release: the configuration's own guidance holds."""
+        if not self.rules and self.adapter is None:
+            return None
+        return replace(guidance_of(self.rules), adapter=self.adapter)
 
 
 @dataclass(slots=True)
@@ -80,6 +84,7 @@ class Loop:
     router: Router
     _snapshots: dict[str, tuple[Rule, ...]] = field(default_factory=dict)
     _calibrations: dict[str, Calibration] = field(default_factory=dict)
+    _adapters: dict[str, Path] = field(default_factory=dict)
     _caught: dict[str, set[str]] = field(default_factory=dict)
     _learner: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="learner"))
 
@@ -106,8 +111,9 @@ class Loop:
         items = self.memory.in_use(tenant)
         own = tuple((item.kind, item.key, item.body) for item in items)
         return Steering(
-            route, snapshot, released + own, tuple(item.item_id for item in items), self.calibration(tenant, route.release_id)
-        )
+            route, snapshot, released + own, tuple(item.item_id for item in items),
+            self.calibration(tenant, route.release_id), self.adapter(tenant, route.release_id),
+        )  # fmt: skip
 
     def released(self, tenant: str, release_id: str) -> tuple[str, tuple[Rule, ...]]:
         """The rules of a release's memory snapshot, its files verified when they are first read."""
@@ -124,6 +130,13 @@ class Loop:
             body = json.loads((self.registry.artefacts.path(digest) / "calibration.json").read_text("utf-8"))
             self._calibrations[digest] = from_json(body)
         return self._calibrations.get(digest)
+
+    def adapter(self, tenant: str, release_id: str) -> Adapter | None:
+        """The weights of a release, verified by hash before they are first used; they go by the release's own name."""
+        digest = self.registry.release(release_id, scope=tenant).artefacts.get("adapter", "")
+        if digest and digest not in self._adapters:
+            self._adapters[digest] = self.registry.artefacts.path(digest)
+        return Adapter(adapter_name(release_id), str(self._adapters[digest])) if digest else None
 
     # --- learning ---------------------------------------------------------------------------------------------------------------
 

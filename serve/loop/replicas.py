@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 PREFIX = "certloop-"
 
 
+def adapter_name(release_id: str) -> str:
+    """The name that a release's adapter goes by, in every process and on every server."""
+    return PREFIX + release_id
+
+
 @dataclass(frozen=True, slots=True)
 class Replicas:
     """``urls`` of every replica up to ``/v1``; ``folder`` is shared with them and holds one folder a release."""
@@ -41,7 +46,7 @@ class Replicas:
         digest = release.artefacts.get("adapter")
         if digest is None:
             raise ReplicaError(f"{release.release_id} has no adapter; a server of whole weights is started anew")
-        name, path = PREFIX + release.release_id, self._place(release.release_id, digest)
+        name, path = adapter_name(release.release_id), self._place(release.release_id, digest)
         fresh: list[str] = []
         try:
             for url in self.urls:
@@ -55,11 +60,11 @@ class Replicas:
     def unload(self, release: Release) -> None:
         """Take the adapter off every replica; fine where it is not loaded. Call it when nothing is answered by it any more."""
         for url in self.urls:
-            self._unload(url, PREFIX + release.release_id)
+            self._unload(url, adapter_name(release.release_id))
 
     def _place(self, release_id: str, digest: str) -> Path:
         """A folder of the release's own with files verified by hash; what stands there already must be the same files."""
-        source, place = self.artefacts.path(digest), self.folder / f"{PREFIX}{release_id}"
+        source, place = self.artefacts.path(digest), self.folder / adapter_name(release_id)
         if not place.exists():
             new = self.folder / f".new-{release_id}"
             shutil.rmtree(new, ignore_errors=True)

@@ -205,6 +205,32 @@ def test_baseline_and_canary_read_from_one_set_of_weights(base: Path, adapters: 
     assert written[0].token_ids != written[1].token_ids and written[0].prompt_ids == written[1].prompt_ids
 
 
+def test_the_adapter_of_a_release_is_loaded_when_the_first_document_meets_it(base: Path, adapters: dict[str, Path]) -> None:
+    """A reading names its release's weights; a process that has them not loads them once, and goes back to the base without."""
+    from certloop.extract.config import ExtractConfig
+    from certloop.extract.engine.model_reader import ModelReader
+    from certloop.extract.engine.ocr import OcrEngine
+    from certloop.extract.guidance import Adapter, Guidance
+    from certloop.extract.ingest import Page
+    from certloop.templates import load_types
+    from certloop.train.nano import nano_pages
+    from certloop.train.nano.vocabulary import TYPE_ID, TYPES
+
+    model = open_model(base)
+    pixels = nano_pages(3, 1)[0].pixels
+    page = Page(pixels, 0, pixels.shape[1], pixels.shape[0], 1.0, "png")
+    reader = ModelReader(model, OcrEngine(), load_types((str(TYPES),)), ExtractConfig())
+    release = Guidance(adapter=Adapter("certloop-v2", str(adapters["one"])))
+    written = [
+        reader.read([page], TYPE_ID, guidance).documents[0].generations[0]
+        for guidance in (Guidance(), release, release, Guidance())
+    ]
+    assert [g.adapter for g in written] == [None, "certloop-v2", "certloop-v2", None]
+    assert model.adapters == ("certloop-v2",)
+    assert written[0] == written[3]
+    assert written[0].token_ids != written[1].token_ids
+
+
 def test_a_repetition_loop_is_stopped_and_marked(base: Path) -> None:
     """An untrained head without its temperature says one token for ever."""
     model = open_model(base, max_tokens=400)

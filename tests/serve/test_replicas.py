@@ -179,3 +179,25 @@ def test_the_key_goes_along_and_unloading_is_harmless(
     both.unload(made)
     assert servers[0].adapters == servers[1].adapters == {}
     assert "secret" not in repr(both)
+
+
+def test_documents_are_read_by_the_adapter_of_their_release_until_it_is_taken_back(tmp_path: Path) -> None:
+    from tests.serve.audit_world import open_world
+
+    with open_world(tmp_path) as world:
+        loop = world.service.loop
+        assert loop.steering("acme", "doc").guidance is None
+        made = release(loop.registry.artefacts, tmp_path)
+        loop.registry.register(made, scope="acme")
+        loop.registry.stage("acme-v2", 1.0, actor="test", reason="test", scope="acme")
+        loop.registry.promote(actor="test", reason="test", scope="acme")
+        loop.router.forget()
+        guidance = loop.steering("acme", "doc").guidance
+        assert guidance is not None
+        assert guidance.adapter is not None
+        assert guidance.adapter.name == "certloop-acme-v2"
+        assert (Path(guidance.adapter.folder) / "adapter_model.safetensors").is_file()
+        assert loop.steering("globex", "doc").guidance is None, "other tenants keep theirs"
+        loop.registry.roll_back(actor="test", reason="test", scope="acme")
+        loop.router.forget()
+        assert loop.steering("acme", "doc").guidance is None
