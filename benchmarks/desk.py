@@ -61,8 +61,9 @@ def once(sample: str) -> dict[str, float]:
         port, browser_before = free_port(), cpu_s(os.getpid())
         began = time.monotonic()
         command = [sys.executable, "-m", "certloop", "serve", "--demo", "--port", str(port)]
+        nothing = subprocess.DEVNULL
         settings = {"CERTLOOP_DATABASE_URL": f"sqlite:///{folder}/store.db", "OMP_NUM_THREADS": "1"}
-        with subprocess.Popen(command, cwd=folder, env=os.environ | settings, stderr=subprocess.DEVNULL) as service:
+        with subprocess.Popen(command, cwd=folder, env=os.environ | settings, stdout=nothing, stderr=nothing) as service:
             try:
                 wait_for(port, service)
                 up, up_cpu = time.monotonic(), cpu_s(service.pid)

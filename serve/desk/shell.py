@@ -28,6 +28,8 @@ FONTS = (
 )
 QUIET = "#4a5a63"
 """Text beside what matters: 7 to 1 on white."""
+EDGE = "#66767f"
+"""Around what can be filled in: 3 to 1 at least on white."""
 CLEAN = (600, 600)
 """Seconds: how often files of Gradio are looked for that nobody took, and how old they may get."""
 FONT = '<link rel="stylesheet" href="/desk/font/rare.css">'

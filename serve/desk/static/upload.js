@@ -6,6 +6,7 @@ const PROGRESS = {
   sending: ['上传中', 'sending'], queued: ['排队', 'waiting'], running: ['识别中', 'reading'], done: ['完成', 'done'], failed: ['无法读取', 'not readable'],
   dead: ['多次失败', 'given up'], cancelled: ['已取消', 'cancelled'],
 };
+const AGAIN = ['network', 'rate_limited'];
 const ENDED = ['done', 'failed', 'dead', 'cancelled'];
 
 class Upload extends HTMLElement {
@@ -108,8 +109,8 @@ class Upload extends HTMLElement {
     for (let pause = 300; !this.gone; pause = Math.min(2000, pause * 1.05)) { // a page takes seconds: ask often at first
       let items;
       try { items = await this.items(batch); } catch (error) {
-        if (error.code !== 'network') throw error; // what was accepted is read all the same: look again when the server is back
-        this.say(`${error.message}${say('已提交的文件不会丢失，正在重试…', ' What was handed in is safe; trying again…')}`, true);
+        if (!AGAIN.includes(error.code)) throw error; // what was accepted is read all the same: look again when the server is back
+        if (error.code === 'network') this.say(`${error.message}${say('已提交的文件不会丢失，正在重试…', ' What was handed in is safe; trying again…')}`, true);
         await new Promise((done) => setTimeout(done, 2000));
         continue;
       }
@@ -118,7 +119,7 @@ class Upload extends HTMLElement {
       for (const row of batch.rows) {
         if (row.id && ENDED.includes(row.status) && !known.has(row.id)) {
           known.add(row.id);
-          try { await this.take(row); } catch (error) { known.delete(row.id); if (error.code !== 'network') throw error; break; }
+          try { await this.take(row); } catch (error) { known.delete(row.id); if (!AGAIN.includes(error.code)) throw error; break; }
           if (row.status === 'done' && (!this.chosen || (this.chosen.batch !== batch && !quietly))) this.choose(row);
         }
       }
