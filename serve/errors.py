@@ -37,6 +37,7 @@ ServeError                     serve_error                base
 │   └── ReaderStoppedError     reader_stopped             cancelled, or the service is ending
 ├── TelemetryError             telemetry_missing          traces are wanted and their packages are not installed
 ├── ServiceClosedError         service_closed             this process accepts no work (draining, or jobs were not started)
+├── ListenError                listen_failed              an address or port that this process cannot listen on
 └── DemoError                  demo_refused               demo mode anywhere but on a loopback address
 """
 
@@ -200,6 +201,10 @@ class QueueFullError(LimitedError):
 
 class SettingsError(RequestError):
     code = "tenant_settings"
+
+
+class ListenError(ServeError, OSError):
+    code = "listen_failed"
 
 
 class DemoError(ServeError, ValueError):

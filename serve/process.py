@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import logging
 import signal
@@ -10,16 +11,19 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from certloop.serve.config import ServeConfig
 from certloop.serve.context import Service
+from certloop.serve.errors import ListenError
 
 if TYPE_CHECKING:
     from certloop.serve.work.readers import OpenPageReader
 
 HEADER_BYTES = 64 << 10
 """Largest request line and headers; more is answered 400 and the connection closed."""
+_OTHERS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+"""An address of a name that this machine does not have, such as ``::1`` of localhost where there is no IPv6."""
 GRACE_S = 5
 """Seconds that open requests have after SIGTERM."""
 _log = logging.getLogger("certloop.serve")
@@ -38,7 +42,8 @@ def run_api(
     """Serve until SIGTERM or Ctrl-C, then drain. ``work``: read documents in this process, too; ``desk``: with pages for people;
     ``up`` is called with the address for people once connections are taken.
 
-    Raises DemoError for demo mode on an address that others reach, WorkerRunningError, and the errors of ``Service.open``.
+    Raises DemoError for demo mode on an address that others reach, ListenError, WorkerRunningError, and the errors of
+    ``Service.open``.
     """
     import uvicorn
 
@@ -54,6 +59,7 @@ def run_api(
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is something to reload
     _trace(config)
     with ExitStack() as stack:
+        sockets = [stack.enter_context(one) for one in bound(host, port)]  # before the database is touched
         service = stack.enter_context(Service.open(config))
         if work:
             _start_working(service, open_reader)
@@ -72,8 +78,11 @@ def run_api(
         class Server(uvicorn.Server):
             async def startup(self, sockets: list[socket.socket] | None = None) -> None:
                 await super().startup(sockets=sockets)
-                if self.started and up is not None:
-                    up(address_of(host, self.servers[0].sockets[0].getsockname()[1]))
+                if self.started:
+                    here = self.servers[0].sockets[0].getsockname()[1]
+                    _log.info("listening", extra={"facts": {"host": host, "port": here}})
+                    if up is not None:
+                        up(address_of(host, here))
 
             def handle_exit(self, sig: int, frame: FrameType | None) -> None:
                 service.ending = True  # streams end by themselves
@@ -88,9 +97,44 @@ def run_api(
         # uvicorn gives the signal on to whoever had it before, once it has ended: that must not end us before the drain.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda _number, _frame: None)
-        _log.info("listening", extra={"facts": {"host": host, "port": port}})
-        Server(options).run()
+        Server(options).run(sockets=sockets)
         _log.info("draining")
+
+
+def bound(host: str, port: int) -> list[socket.socket]:
+    """A socket for each address of this machine that the name has, bound and not listening yet. Raises ListenError."""
+    made: list[socket.socket] = []
+    problem: OSError | None = None
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, _, _, _, address in found:
+            try:
+                made.append(_bound(family, address))
+            except OSError as error:
+                problem = error
+                if error.errno not in _OTHERS:
+                    break
+    except (OSError, UnicodeError) as error:
+        problem = error if isinstance(error, OSError) else OSError(0, "no name of a host")
+    if problem is not None and (not made or problem.errno not in _OTHERS):
+        for one in made:
+            one.close()
+        words = f"cannot listen on {host} port {port}: {problem.strerror}; choose others with --host and --port"
+        raise ListenError(words)
+    return made
+
+
+def _bound(family: int, address: Any) -> socket.socket:
+    one = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        one.bind(address)
+    except OSError:
+        one.close()
+        raise
+    return one
 
 
 def address_of(host: str, port: int) -> str:

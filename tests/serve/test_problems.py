@@ -18,7 +18,7 @@ from certloop.agentrl.errors import CertloopError
 from certloop.serve.api.problems import STATUS, TITLES, problem
 from certloop.serve.errors import LimitedError, RequestError, ServeError
 
-AT_THE_START = {"demo_refused", "worker_running", "telemetry_missing"}
+AT_THE_START = {"demo_refused", "listen_failed", "worker_running", "telemetry_missing"}
 OF_A_DOCUMENT = {"read_failed", "read_timeout", "worker_crashed", "reader_failed", "reader_stopped"}
 """Codes that no request is answered with: those of starting the service, and those that stand in a document's state."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from certloop.serve.process import address_of
+from certloop.serve.errors import ListenError
+from certloop.serve.process import address_of, bound
 
 from live import until  # isort: skip
 
@@ -42,3 +44,23 @@ def test_serve_says_where_it_is_once_it_answers(tmp_path: Path) -> None:
             process.send_signal(signal.SIGTERM)
             process.wait(90)
     assert process.returncode == 0, (tmp_path / "log").read_text(encoding="utf-8")
+
+
+def test_a_port_that_is_taken_is_told_in_one_line(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        command = [str(Path(sys.executable).with_name("certloop")), "serve", "--demo", "--port", port, "--no-desk"]
+        environment = os.environ | {"CERTLOOP_DATABASE_URL": f"sqlite:///{tmp_path}/store.db"}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"error[listen_failed]: cannot listen on 127.0.0.1 port {port}: ")
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "store.db").exists()
+
+
+@pytest.mark.parametrize("host", ["no.such.host.invalid", "203.0.113.1", "a" * 300])
+def test_an_address_of_another_machine_is_none_to_listen_on(host: str) -> None:
+    with pytest.raises(ListenError, match="cannot listen on"):
+        bound(host, 0)
