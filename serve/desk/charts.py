@@ -11,7 +11,8 @@ STEP, TALL, BASE = 56, 124, 140
 
 
 def columns(days: Sequence[tuple[str, Mapping[str, int]]], colours: Mapping[str, str], names: Mapping[str, str]) -> str:
-    """Stacked columns, one for every day from the first to the last; ``colours`` also gives the order within a column."""
+    """Stacked columns, one for every day from the first to the last, the scale at the right, where the latest stand. ``colours``
+    also gives the order within a column."""
     counts = dict(days)
     every = calendar([day for day, _ in days])
     top = _round_up(max(sum(count.values()) for count in counts.values()))
@@ -19,10 +20,10 @@ def columns(days: Sequence[tuple[str, Mapping[str, int]]], colours: Mapping[str,
     out = []
     for share in (0.0, 0.5, 1.0):
         y = BASE - TALL * share
-        out.append(f'<line x1="40" y1="{y:.0f}" x2="{width}" y2="{y:.0f}" stroke="{"#dde4e7" if share else "#9aa8af"}"/>')
-        out.append(f'<text x="34" y="{y + 4:.0f}" text-anchor="end">{top * share:g}</text>')
+        out.append(f'<line x1="0" y1="{y:.0f}" x2="{width - 40}" y2="{y:.0f}" stroke="{"#dde4e7" if share else "#9aa8af"}"/>')
+        out.append(f'<text x="{width - 34}" y="{y + 4:.0f}">{top * share:g}</text>')
     for place, day in enumerate(every):
-        x, y = 48 + place * STEP, float(BASE)
+        x, y = 10 + place * STEP, float(BASE)
         for source, colour in colours.items():
             count = counts.get(day, {}).get(source, 0)
             if count:

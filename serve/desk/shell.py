@@ -59,8 +59,9 @@ def theme() -> gradio.themes.Base:
 
     made = gr.themes.Default(primary_hue="teal", neutral_hue="slate", font=FONTS, font_mono=MONO, radius_size="sm")
     made.set(
-        body_text_color_subdued=QUIET, input_placeholder_color=QUIET, block_title_text_color=QUIET, block_info_text_color=QUIET
-    )
+        body_text_color_subdued=QUIET, input_placeholder_color=QUIET, block_title_text_color=QUIET, block_info_text_color=QUIET,
+        input_border_color=EDGE, input_border_width="1px",
+    )  # fmt: skip
     for name in [name for name in vars(made) if name.endswith("_dark")]:
         setattr(made, name, getattr(made, name.removesuffix("_dark"), None))
     return made

@@ -234,7 +234,7 @@ def test_charts_have_every_day_and_a_scale_with_a_whole_middle() -> None:
     days = (("2026-11-18", {"auditor": 41}), ("2026-11-21", {"auditor": 3, "business": 66}))
     drawn = charts.columns(days, {"auditor": "#000", "business": "#111"}, {"auditor": "<a>", "business": "b"})
     assert re.findall(r">(11-\d\d)<", drawn) == ["11-18", "11-19", "11-20", "11-21"]
-    assert re.findall(r'text-anchor="end">(\d+)<', drawn) == ["0", "50", "100"]
+    assert re.findall(r'y="\d+">(\d+)<', drawn) == ["0", "50", "100"]
     assert [round(float(tall)) for tall in re.findall(r'height="([\d.]+)" fill="#', drawn)] == [51, 4, 82]  # 124 px are 100
     assert "<a>" not in drawn and "&lt;a&gt;: 41" in drawn
     drawn = charts.line([("2026-11-18", 1, 2), ("2026-11-19", 2, 2), ("2026-11-28", 0, 2)])
