@@ -182,3 +182,12 @@ def test_a_repeated_request_is_one_upload_and_no_feedback(world: World) -> None:
         world.clock.pass_s(60)
         assert operator.post("/v1/documents", files=files, headers=headers).json()["id"] == first
     assert world.signals(f"{first}.0") == ()
+
+
+@pytest.mark.parametrize("odd", ["\x00", "\x07", "\u202e", "\U0001f600", "\u2028"])
+def test_a_message_may_hold_any_character(world: World, odd: str) -> None:
+    """Whatever a chat client lets through: the database takes it, and the signal can be read again."""
+    certificate = world.certificate()
+    heard = say(world, certificate, f"不对，{odd}有效期应为2035-05-31{odd}")
+    assert heard["value"] == -1.0
+    assert {signal.signal_id for signal in world.signals(certificate)} >= set(heard["signals"])
