@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +13,7 @@ import typer
 from certloop.errors import UsageError
 
 if TYPE_CHECKING:
-    from certloop.train.study import Arm, StudyConfig
+    from certloop.train.study import StudyConfig
 
 app = typer.Typer(
     help="Studies: more examples, real against synthetic pages, the history of reward versions.",
@@ -44,7 +46,9 @@ def scaling_(
         config, _, rows = _nano(out, 0, max(wanted), steps, seeds)
     else:
         config = _config(run, held_out, out, steps, seeds)
-    _print(scaling(config, rows, wanted, _say), scaling_table)
+    with redirect_stdout(sys.stderr):  # trainers print their losses
+        arms = scaling(config, rows, wanted, _say)
+    typer.echo(scaling_table(arms))
 
 
 @app.command("substitution")
@@ -67,7 +71,9 @@ def substitution_(
         config, real, synthetic = _nano(out, max(sizes[0]), max(sizes[1]), steps, seeds)
     else:
         config = _config(run, held_out, out, steps, seeds)
-    _print(substitution(config, real, synthetic, sizes, _say), substitution_table)
+    with redirect_stdout(sys.stderr):
+        arms = substitution(config, real, synthetic, sizes, _say)
+    typer.echo(substitution_table(arms))
 
 
 @app.command("rewards")
@@ -112,11 +118,6 @@ def _sizes(text: str) -> list[int]:
     if not sizes or min(sizes) < 1:
         raise UsageError("sizes are numbers of rows, such as 450,950")
     return sizes
-
-
-def _print(arms: list[Arm], table: object) -> None:
-    assert callable(table)
-    typer.echo(table(arms))
 
 
 def _say(line: str) -> None:
