@@ -26,7 +26,9 @@ class Case:
     doc_type: str
     lines: tuple[TextLine, ...]
     truth: Mapping[str, str | None]
-    right: dict[tuple[int, tuple[Hint, ...]], tuple[DocumentType, frozenset[str]]] = field(default_factory=dict, repr=False)
+    right: dict[tuple[int, tuple[Hint, ...]], tuple[DocumentType, frozenset[str]]] = field(
+        default_factory=dict, init=False, repr=False
+    )
     """What ``replay`` found out already: the fields read right under a type and hints. The type is held so that its id
     stays its own."""
 
