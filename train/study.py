@@ -49,11 +49,13 @@ class Arm:
 
 
 def nano_study(out: Path, *, real: int, synthetic: int, held_out: int, steps: int, seeds: int) -> tuple[StudyConfig, Path, Path]:
-    """Rows and run of a study with nano: forms it never saw, badly printed, stand for real pages; its own forms are synthetic."""
+    """Rows and run of a study with nano: forms it never saw, badly printed, stand for real pages; its own forms are synthetic.
+    Held out are pages like the real ones, or like the synthetic ones where no real rows are wanted."""
     from certloop.train.nano_data import nano_rows
 
+    held = ("unseen", 0.5) if real else ("seen", 0.0)
     for name, seed, n, layouts, worn in (
-        (REAL, 8101, real, "unseen", 0.5), (SYNTHETIC, 8102, synthetic, "seen", 0.0), ("held-out", 8103, held_out, "unseen", 0.5),
+        (REAL, 8101, max(real, 1), "unseen", 0.5), (SYNTHETIC, 8102, synthetic, "seen", 0.0), ("held-out", 8103, held_out, *held),
     ):  # fmt: skip
         if not (out / name / "manifest.json").exists() or len(read_rows(out / name)) < n:
             nano_rows(out / name, seed, n, layouts=layouts, worn=worn)
@@ -112,6 +114,9 @@ def substitution_table(arms: Sequence[Arm]) -> str:
     for size, reward in _curve(arms, SYNTHETIC):
         out.append(f"| {size} | synthetic | {reward:.3f} | {size} | |")
     for size, reward in _curve(arms, REAL):
+        if reward <= start:
+            out.append(f"| {size} | real | {reward:.3f} | none: below the start | |")
+            continue
         needed, beyond = exchange(curve, reward)
         sign = "more than " if beyond else ""
         out.append(f"| {size} | real | {reward:.3f} | {sign}{needed:.0f} | {sign}{needed / size:.1f} |")

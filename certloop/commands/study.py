@@ -35,7 +35,7 @@ def scaling_(
     rows: Annotated[Path | None, typer.Option("--rows", metavar="DIR", help="Packed rows to take them from.")] = None,
     held_out: HeldOption = None,
     run: RunOption = "",
-    steps: StepsOption = 30,
+    steps: StepsOption = 60,
     seeds: SeedsOption = 1,
 ) -> None:
     """What more examples bring: the same run on more and more rows, the same held-out pages, as a table. Without --rows, nano."""
@@ -60,7 +60,7 @@ def substitution_(
     synthetic: Annotated[Path | None, typer.Option("--synthetic", metavar="DIR", help="Packed rows of synthetic pages.")] = None,
     held_out: HeldOption = None,
     run: RunOption = "",
-    steps: StepsOption = 30,
+    steps: StepsOption = 60,
     seeds: SeedsOption = 1,
 ) -> None:
     """How many synthetic pages one real page is worth, on held-out real pages. Without --real, nano on forms it never saw."""
@@ -98,7 +98,7 @@ def _nano(out: Path, real: int, synthetic: int, steps: int, seeds: int) -> tuple
     from certloop.train.study import nano_study
 
     torch.set_num_threads(1)
-    return nano_study(out, real=max(real, 1), synthetic=synthetic, held_out=100, steps=steps, seeds=seeds)
+    return nano_study(out, real=real, synthetic=synthetic, held_out=100, steps=steps, seeds=seeds)
 
 
 def _config(run: str, held_out: Path | None, out: Path, steps: int, seeds: int) -> StudyConfig:

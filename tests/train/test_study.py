@@ -34,11 +34,12 @@ def test_the_exchange_rate_by_hand() -> None:
 def test_tables_say_what_was_measured() -> None:
     arms = [
         Arm("start", 0, 0, (0.2, 0.2), {"名称": 0.0}), Arm("synthetic", 99, 0, (0.6, 0.6), {"名称": 0.5}),
-        Arm("real", 3, 0, (0.4, 0.4), {"名称": 0.4}), Arm("real", 6, 0, (0.7, 0.7), {"名称": 0.9}),
+        Arm("real", 3, 0, (0.4, 0.4), {"名称": 0.4}), Arm("real", 1, 0, (0.1, 0.1), {"名称": 0.0}), Arm("real", 6, 0, (0.7, 0.7), {"名称": 0.9}),
     ]  # fmt: skip
     table = substitution_table(arms)
     assert "| 3 | real | 0.400 | 9 | 3.0 |" in table
     assert "| 6 | real | 0.700 | more than 99 | more than 16.5 |" in table
+    assert "| 1 | real | 0.100 | none: below the start | |" in table
     scaled = scaling_table(arms[:2])
     assert "| 99 | 0.600 [0.600, 0.600] | 0.400 [0.400, 0.400] | 名称 0.50 |" in scaled
 
