@@ -34,7 +34,8 @@ def test_the_exchange_rate_by_hand() -> None:
 def test_tables_say_what_was_measured() -> None:
     arms = [
         Arm("start", 0, 0, (0.2, 0.2), {"名称": 0.0}), Arm("synthetic", 99, 0, (0.6, 0.6), {"名称": 0.5}),
-        Arm("real", 3, 0, (0.4, 0.4), {"名称": 0.4}), Arm("real", 1, 0, (0.1, 0.1), {"名称": 0.0}), Arm("real", 6, 0, (0.7, 0.7), {"名称": 0.9}),
+        Arm("real", 3, 0, (0.4, 0.4), {"名称": 0.4}), Arm("real", 6, 0, (0.7, 0.7), {"名称": 0.9}),
+        Arm("real", 1, 0, (0.1, 0.1), {"名称": 0.0}),
     ]  # fmt: skip
     table = substitution_table(arms)
     assert "| 3 | real | 0.400 | 9 | 3.0 |" in table
