@@ -37,7 +37,7 @@ def test_a_better_calibration_is_promoted_and_taken_back(world: World) -> None:
     world.settings(review={"all_fields": True, "sampling": 1.0})
     loop = world.service.loop
     runs = Runs.open(world.service.engine, [CalibrationRelease(world.service, CONFIG).plan()], owner="t", clock=world.clock)
-    review(world, 60, overconfident=True)
+    review(world, 120, overconfident=True)
     run = runs.start(KIND, "acme", "test")
     for _ in range(4):  # fit, judge, register, stage
         runs.advance()
@@ -70,10 +70,10 @@ def test_a_calibration_that_lets_wrong_values_pass_is_refused(world: World) -> N
     """Fitted while auditors found nothing wrong with addresses, judged when they do."""
     world.settings(review={"all_fields": True, "sampling": 1.0})
     runs = Runs.open(world.service.engine, [CalibrationRelease(world.service, CONFIG).plan()], owner="t", clock=world.clock)
-    review(world, 40, overconfident=False)
+    review(world, 80, overconfident=False)
     run = runs.start(KIND, "acme", "test")
     runs.advance()  # fit
-    for number in range(40):
+    for number in range(60):
         certificate = world.certificate(less_sure(licence(0.99), "address", 0.9))
         approve(world, certificate, address=f"北京市朝阳区样例路{number + 10}号")
     runs.advance()
