@@ -6,9 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from random import Random
 
+from certloop.synth.errors import TextFitError
 from certloop.synth.label import Sample, make_sample
 from certloop.synth.perturb import Profile, load_profile
 from certloop.synth.sample import Recipe
+from certloop.synth.seeds import stream_seed
+
+REDRAWS = 8
 
 BASE: tuple[tuple[str, str], ...] = (
     ("business_licence", "horizontal_2019"),
@@ -83,5 +87,11 @@ def _forms(day: int, config: StreamConfig) -> tuple[list[tuple[str, str]], list[
 
 
 def _page(config: StreamConfig, doc_type: str, layout: str, number: int, profile: Profile) -> Sample:
+    """Values that do not fit their form are drawn again from a further seed, as in a dataset. Raises TextFitError in the end."""
     seed = config.seed * 1_000_003 + 500_000 + number
+    for _ in range(REDRAWS):
+        try:
+            return make_sample(Recipe(doc_type, seed, config.width_px, layouts=(layout,)), profile)
+        except TextFitError:
+            seed = stream_seed(seed, "again")
     return make_sample(Recipe(doc_type, seed, config.width_px, layouts=(layout,)), profile)
