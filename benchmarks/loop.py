@@ -70,7 +70,7 @@ def table_of(lives: list[dict[str, Any]]) -> str:
         over = {name: _over([100 * life[name]["mean"] for life in lives]) for name in ("gain", "control_gain")}
         lines.append(_row(["all", *[""] * 6, f"{over['gain']} over seeds", f"{over['control_gain']} over seeds", ""]))
     caught = sum(any(d["what"] == "gate: reject" for d in life["decisions"]) for life in lives)
-    lines += ["", f"The bad candidate of day 20 was refused by the gate in {caught} of {len(lives)} lives."]
+    lines += ["", f"A bad candidate was refused by the gate in {caught} of {len(lives)} lives."]
     return "\n".join(lines)
 
 

@@ -130,6 +130,7 @@ class _World:
         self.answers: list[_Answered] = []
         self.by_type: dict[str, list[dict[str, str]]] = {}
         self.life = Life(config)
+        self.poisoned = False
 
     def run(self, progress: Callable[[int, int], None] | None) -> Life:
         total, day = self.config.stream.days * self.config.stream.per_day, 0
@@ -186,7 +187,8 @@ class _World:
         pointer = self.registry.pointer()
         if pointer.candidate:
             self._canary(day)
-        elif day == self.config.poison_day:
+        elif day >= self.config.poison_day and not self.poisoned:  # a trial under way ends first
+            self.poisoned = True
             self._judge(day, self.released[pointer.active] + POISON, "a candidate with a wrong rule")
         elif (day + 1) % self.config.gate_days == 0 and self.learner.memory.in_use("learning"):
             self._judge(day, self.learner.rules(), "the rules learned since the last release")
