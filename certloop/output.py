@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from certloop.errors import UsageError
 from certloop.extract.export import CsvWriter, JsonlWriter, XlsxWriter, failed_checks, missing_labels, printable
+from certloop.sources import NAMES_OF_PAGES
 
 if TYPE_CHECKING:
     from certloop.extract.result import Document, FieldResult, Result
@@ -27,8 +29,14 @@ class Format(StrEnum):
 
 
 def chosen_format(asked: Format | None, output: Path | None) -> Format:
-    """The format asked for, else that of the output's suffix, else a table. Raises UsageError where the two contradict."""
-    by_suffix = None if output is None else _SUFFIXES.get(output.suffix.lower())
+    """The format asked for, else that of the output's suffix, else a table. Raises UsageError where the two contradict, and for a
+    name that belongs to something else: a forgotten value makes a shell's ``--output *.jpg`` name a scan."""
+    suffix = "" if output is None else output.suffix.lower()
+    if suffix in NAMES_OF_PAGES:
+        raise UsageError(f"--output is where results go, and {output} is named as a scan: give it *.xlsx, *.csv or *.jsonl")
+    if suffix == ".json" and asked is None:
+        raise UsageError(f"{output}: results are one JSON object a line; name it *.jsonl, or say which --format")
+    by_suffix = _SUFFIXES.get(suffix)
     if asked is None:
         return Format(by_suffix or Format.TABLE)
     if by_suffix not in (None, asked.value):
@@ -45,11 +53,16 @@ class Writer(Protocol):
 @contextmanager
 def open_writer(kind: Format, output: Path | None, titles: Mapping[str, str] | None = None) -> Iterator[Writer]:
     """A writer to ``output`` or to standard output, closed at the end. Raises UsageError when that cannot be written, but
-    BrokenPipeError where the reader is gone. ``titles`` names types by id, for documents that show no title of their own."""
+    BrokenPipeError where the reader is gone. ``titles`` names types by id, for documents that show no title of their own.
+
+    A workbook is whole or not there: it takes its name when it is written, and what had that name before stays until then."""
     if kind is Format.XLSX and output is None and sys.stdout.isatty():
         raise UsageError("xlsx is binary: add --output FILE.xlsx or send it through a pipe")
+    place = output
+    if kind is Format.XLSX and output is not None and (output.is_file() or not output.exists()):
+        place = output.with_name(f".{output.name}.{os.getpid()}.part")
     try:
-        stream = _open(kind, output)
+        stream = _open(kind, place)
     except OSError as error:
         raise UsageError(f"cannot write {output}: {error.strerror}") from None
     try:
@@ -59,10 +72,15 @@ def open_writer(kind: Format, output: Path | None, titles: Mapping[str, str] | N
         with _told_as_usage(output):
             writer.close()
             stream.flush()
+            if place is not None and place is not output:
+                stream.close()
+                place.replace(output or place)
     finally:
         if output is not None:
             with _told_as_usage(output):
                 stream.close()
+        if place is not None and place is not output:
+            place.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from certloop.commands.store import actor, store_cipher
+from certloop.errors import UsageError
 from certloop.extract.export import printable
 from certloop.output import Format, chosen_format, open_writer
 
@@ -80,6 +81,8 @@ def extract(
     if doc_type is not None:
         types.get(doc_type)
     sources = collect(paths, recursive=recursive)
+    if output is not None and any(_same(output, source) for source in sources.files):
+        raise UsageError(f"--output {output} is one of the files to read: results would replace the scan")
     for problem in sources.problems:
         _complain(f"warning: {problem}")
     if sources.skipped:
@@ -99,6 +102,7 @@ def extract(
         results = read_many(
             sources.files, config, workers=workers or settings.workers, doc_type=doc_type, on_progress=on_progress
         )
+        stack.enter_context(_told_when_interrupted(statuses, len(sources.files)))
         for source, read in zip(sources.files, results, strict=True):
             result = record(source, read)
             writer.write(result)
@@ -112,6 +116,24 @@ def extract(
         counts = ", ".join(f"{count} {status}" for status, count in sorted(statuses.items()))
         typer.echo(f"{len(sources.files)} files: {counts}", err=True)
     raise typer.Exit(exit_code(statuses) or (EXIT_SOME_FAILED if undrawn else EXIT_ALL_READ))
+
+
+def _same(output: Path, source: Path | bytes) -> bool:
+    """Whether the two are one file, by whatever names."""
+    try:
+        return isinstance(source, Path) and output.samefile(source)
+    except OSError:
+        return False
+
+
+@contextmanager
+def _told_when_interrupted(statuses: Counter[str], total: int) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        if total > 1:
+            _complain(f"interrupted: {statuses.total()} of {total} files were read")
+        raise
 
 
 def exit_code(statuses: Counter[str]) -> int:
@@ -156,8 +178,6 @@ def _recorder(
     The store is opened before anything is read: a wrong address or key stops the command.
     """
     if url is None:
-        from certloop.errors import UsageError
-
         if (tenant, consent, purpose) != (None, None, None):
             raise UsageError("--tenant, --consent and --purpose say how documents are recorded: add --store URL")
         yield lambda _source, result: result
@@ -187,7 +207,6 @@ def _annotator(
     if folder is None:
         return lambda _source, _result: None
     from certloop import CertloopError
-    from certloop.errors import UsageError
     from certloop.extract.annotate import annotate
     from certloop.extract.ingest import ingest
 

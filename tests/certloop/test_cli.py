@@ -280,6 +280,38 @@ def test_the_format_follows_the_name_of_the_output(certloop: Any, tmp_path: Path
 
 
 @pytest.mark.usefixtures("toy_reader")
+@pytest.mark.parametrize("name", ["b.jpg", "b.PDF", "r.json"])
+def test_an_output_named_as_a_scan_is_refused_and_the_file_stays(certloop: Any, tmp_path: Path, name: str) -> None:
+    """``--output *.jpg`` in a shell names the first scan."""
+    (tmp_path / name).write_bytes(b"a scan")
+    refused = certloop("extract", "a.jpg", "-o", tmp_path / name)
+    assert (refused.code, (tmp_path / name).read_bytes()) == (2, b"a scan")
+    assert "usage" in refused.err
+
+
+@pytest.mark.usefixtures("toy_reader")
+def test_an_output_that_is_an_input_is_refused(certloop: Any, tmp_path: Path) -> None:
+    (tmp_path / "scan").write_bytes(b"a scan")
+    (tmp_path / "link").symlink_to(tmp_path / "scan")
+    assert certloop("extract", tmp_path / "scan", "-o", tmp_path / "link").code == 2
+    assert (tmp_path / "scan").read_bytes() == b"a scan"
+
+
+def test_an_interrupted_run_says_how_far_it_came_and_leaves_the_old_workbook(
+    certloop: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def interrupted(sources: list[Path], *_: Any, **__: Any) -> Iterator[Result]:
+        yield Result(str(sources[0]), FileStatus.OK, (), None)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(batch, "read_many", interrupted)
+    (tmp_path / "old.xlsx").write_bytes(b"as it was")
+    ran = certloop("extract", "a.jpg", "b.jpg", "-o", tmp_path / "old.xlsx")
+    assert (ran.code, ran.err) == (130, "interrupted: 1 of 2 files were read\n")
+    assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("old.xlsx", b"as it was")]
+
+
+@pytest.mark.usefixtures("toy_reader")
 def test_an_empty_folder_does_not_stop_the_others(certloop: Any, tmp_path: Path) -> None:
     ran = certloop("extract", tmp_path, "a.jpg", "--format", "jsonl")
     assert (ran.code, len(ran.out.splitlines())) == (0, 1)
