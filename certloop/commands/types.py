@@ -81,11 +81,14 @@ def new(
     from certloop.serve.loop.newtype.path import register as add_release
 
     config = NewTypeConfig(type_id, out, title, pages=pages, profile=profile, seed=seed, keep=keep)
-    made = new_type(scans, _registry(), config)
+    if register:
+        _check_release(database, register)
+    made = new_type(scans, _registry(), config, lambda what: typer.echo(what, err=True))
     body: dict[str, Any] = {
         "type": made.doc_type.id, "folder": str(made.folder), "title": made.doc_type.title,
         "fields": [{"id": f.id, "label": f.label, "kind": f.kind.value} for f in made.doc_type.fields.values()],
-        "strict": dict(made.strict), "rules": len(made.rules), "gate": made.report["verdict"],
+        "strict": dict(made.strict), "rules": len(made.rules), "read_as": dict(made.read_as),
+        "gate": made.report["verdict"],
     }  # fmt: skip
     if register:
         from certloop.commands.admin import open_service
@@ -95,6 +98,18 @@ def new(
     typer.echo(json.dumps(body, ensure_ascii=False))
     for note in made.notes:
         typer.echo(note, err=True)
+
+
+def _check_release(database: str | None, tenant: str) -> None:
+    """Before minutes of work: that there is a database, that tenant, and a release that the new one follows."""
+    from certloop.commands.admin import open_service
+    from certloop.serve.people import tenants
+
+    with open_service(database) as service:
+        if tenant != "*":
+            tenants.get(service, tenant)
+        releases = service.loop.registry
+        releases.release(releases.pointer(tenant).active, scope=tenant)
 
 
 def _registry() -> Registry:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import cv2
+import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from certloop.agentrl.release import Registry as Releases
 from certloop.agentrl.release import Release
 from certloop.agentrl.store import Store
+from certloop.cli import app
 from certloop.serve.errors import NewTypeError
-from certloop.serve.loop.newtype.path import NewType, NewTypeConfig, new_type, register
+from certloop.serve.loop.newtype.path import NewType, NewTypeConfig, drafted_aside, new_type, register, taken_for_others
 from certloop.serve.loop.newtype.propose import Piece, kind_of, propose
 from certloop.synth.label import make_sample
 from certloop.synth.perturb import load_profile
@@ -112,3 +116,94 @@ def test_kinds_follow_what_most_values_look_like() -> None:
 def test_scans_without_labels_are_refused(known: Registry) -> None:
     with pytest.raises(NewTypeError, match="no printed label"):
         propose([[piece("样本", 0.5, 0.5)]], known)
+
+
+@pytest.fixture
+def scan(tmp_path: Path) -> Path:
+    path = tmp_path / "scan.png"
+    path.write_bytes(cv2.imencode(".png", np.full((400, 600, 3), 250, np.uint8))[1].tobytes())
+    return path
+
+
+def test_a_corrected_folder_is_not_overwritten(tmp_path: Path, scan: Path, known: Registry) -> None:
+    folder = tmp_path / "types" / "pass_card"
+    folder.mkdir(parents=True)
+    (folder / "type.toml").write_text("corrected", "utf-8")
+    with pytest.raises(NewTypeError, match="--keep goes on with it"):
+        new_type([scan], known, NewTypeConfig("pass_card", tmp_path / "types"))
+    assert (folder / "type.toml").read_text("utf-8") == "corrected"
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_an_id_that_is_taken_is_refused_before_anything_is_written(
+    tmp_path: Path, scan: Path, known: Registry, keep: bool
+) -> None:
+    with pytest.raises(NewTypeError, match="the id id_card is taken"):
+        new_type([scan], known, NewTypeConfig("id_card", tmp_path / "types", keep=keep))
+    mine = Registry({**known.types, "pass_card": replace(known.get("id_card"), id="pass_card", source=str(tmp_path / "mine"))})
+    with pytest.raises(NewTypeError, match="the id pass_card is taken"):
+        new_type([scan], mine, NewTypeConfig("pass_card", tmp_path / "types", keep=keep))
+    assert not (tmp_path / "types").exists()
+
+
+def test_a_missing_scan_is_named(tmp_path: Path, scan: Path, known: Registry) -> None:
+    with pytest.raises(NewTypeError, match=r"there is no scan .*second\.png"):
+        new_type([scan, tmp_path / "second.png"], known, NewTypeConfig("pass_card", tmp_path / "types"))
+    (tmp_path / "third.png").write_bytes(b"no picture")
+    with pytest.raises(NewTypeError, match=r"third\.png cannot be read"):
+        new_type([tmp_path / "third.png"], known, NewTypeConfig("pass_card", tmp_path / "types"))
+
+
+def test_progress_is_told_and_a_failure_leaves_nothing(tmp_path: Path, scan: Path, known: Registry) -> None:
+    said: list[str] = []
+    with pytest.raises(NewTypeError, match="no printed label"):
+        new_type([scan, scan], known, NewTypeConfig("pass_card", tmp_path / "types"), said.append)
+    assert said[:2] == ["reading scan 1 of 2", "reading scan 2 of 2"]
+    assert not (tmp_path / "types").exists()
+
+
+def test_a_draft_that_is_broken_off_leaves_nothing_and_a_complete_one_is_moved(tmp_path: Path) -> None:
+    config = NewTypeConfig("pass_card", tmp_path / "types")
+    with pytest.raises(KeyboardInterrupt), drafted_aside(config) as aside:
+        (aside.out / "pass_card").mkdir()
+        raise KeyboardInterrupt
+    assert not config.out.exists()
+    with drafted_aside(config) as aside:
+        (aside.out / "pass_card").mkdir()
+        (aside.out / "pass_card" / "type.toml").write_text("draft", "utf-8")
+        assert not (config.out / "pass_card").exists()
+    assert [path.name for path in config.out.iterdir()] == ["pass_card"]
+    assert (config.out / "pass_card" / "type.toml").read_text("utf-8") == "draft"
+
+
+def test_a_database_that_is_not_there_is_said_before_the_work(tmp_path: Path, scan: Path) -> None:
+    url = f"sqlite:///{tmp_path}/none.db"
+    ran = CliRunner().invoke(
+        app,
+        [
+            "types",
+            "new",
+            "pass_card",
+            "--from",
+            str(scan),
+            "--out",
+            str(tmp_path / "types"),
+            "--register",
+            "*",
+            "--database",
+            url,
+        ],
+    )
+    assert ran.exit_code != 0
+    assert "no database" in str(ran.exception) + ran.output
+    assert "reading scan" not in ran.output
+    assert not (tmp_path / "types").exists()
+
+
+def test_pages_taken_for_a_type_of_the_same_title_are_told(known: Registry) -> None:
+    mine = replace(known.get("business_licence"), id="my_licence")
+    (note,) = taken_for_others({"business_licence": 5, "my_licence": 1}, known, mine)
+    assert note.startswith("5 of 6 pages were read as business_licence") and "same title" in note
+    (note,) = taken_for_others({"unknown": 2}, known, mine)
+    assert "no type was recognised" in note
+    assert taken_for_others({"my_licence": 6}, known, mine) == ()

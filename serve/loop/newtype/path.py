@@ -4,9 +4,12 @@ the gate, a release. Each part leaves its files, so that a person may correct th
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +18,7 @@ from certloop.extract.config import ExtractConfig
 from certloop.extract.evaluation.normalise import same_value
 from certloop.extract.ingest import Page
 from certloop.extract.learning import Case, case_of, guidance_of, learn
+from certloop.serve.errors import NewTypeError
 from certloop.serve.loop.memo import MemoEngine
 from certloop.serve.loop.newtype.folder import write_folder
 from certloop.serve.loop.newtype.propose import Draft, propose, read_scans
@@ -23,7 +27,7 @@ from certloop.serve.loop.systems import Reader, Rules, right_fields
 from certloop.synth.label import Sample, make_sample
 from certloop.synth.perturb import load_profile
 from certloop.synth.sample import Recipe
-from certloop.templates import DocumentType, Registry
+from certloop.templates import DocumentType, Registry, reload_types, squash
 from certloop.templates.loader import read_type
 
 if TYPE_CHECKING:
@@ -51,7 +55,8 @@ class NewTypeConfig:
 
 @dataclass(frozen=True, slots=True)
 class NewType:
-    """What came out. ``strict`` is the share of right fields on the judged pages: with the type alone, and with its guidance."""
+    """What came out. ``strict`` is the share of right fields on the judged pages: with the type alone, and with its guidance;
+    ``read_as`` counts the types that the judged pages were taken for."""
 
     folder: Path
     doc_type: DocumentType
@@ -62,36 +67,105 @@ class NewType:
     fields: Mapping[str, tuple[float, float]]
     report: Mapping[str, Any]
     notes: tuple[str, ...] = field(default=())
+    read_as: Mapping[str, int] = field(default_factory=dict)
 
 
-def new_type(scans: Sequence[Path], registry: Registry, config: NewTypeConfig) -> NewType:
-    """Go the whole path. ``registry`` are the types known so far. Raises NewTypeError, TemplateError, IngestError, BlankError."""
+def new_type(
+    scans: Sequence[Path], registry: Registry, config: NewTypeConfig, progress: Callable[[str], None] = lambda _: None
+) -> NewType:
+    """Go the whole path. ``registry`` are the types known so far; ``progress`` is told what is done now, in a few words.
+
+    Raises NewTypeError, TemplateError, IngestError, BlankError. What fails before the draft is complete leaves nothing behind.
+    """
+    _check(scans, registry, config)
     engine, folder = MemoEngine(), config.out / config.type_id
-    draft: Draft | None = None
-    if config.keep:
-        doc_type = read_type(folder)
-    else:
-        draft = propose(read_scans(scans, engine), registry, config.title)
-        doc_type = write_folder(draft, config.type_id, config.out)
-    layout, missing = _blank(scans[0], config)
+    drafted = _draft(scans, registry, config, engine, progress)
+    doc_type = drafted.doc_type
+    reload_types((str(config.out),))
     known = Registry({**registry.types, doc_type.id: doc_type})
-    pages = [_synthetic(doc_type.id, config, number) for number in range(config.pages)]
+    pages = []
+    for number in range(config.pages):
+        progress(f"drawing page {number + 1} of {config.pages}")
+        pages.append(_synthetic(doc_type.id, config, number))
     reader = Reader(engine, known, ExtractConfig(second_reads=4))
+    progress(f"learning from {config.pages // 2} pages")
     rules = _learn(pages[: config.pages // 2], doc_type, engine)
     judged = pages[config.pages // 2 :]
+    progress(f"scoring on {len(judged)} pages")
     bare = [right_fields(truth, _read(reader, image, (), doc_type.id), doc_type) for image, truth in judged]
     told = [right_fields(truth, _read(reader, image, rules, doc_type.id), doc_type) for image, truth in judged]
     if sum(map(len, told)) < sum(map(len, bare)):  # guidance that does not help the type is not released with it
         rules, told = (), bare
+    read_as = Counter(reader.read(image, rules)[0] for image, _ in judged)
+    progress(f"scoring on {config.others} pages of other types")
     evidence = _evidence(judged, told, Reader(engine, registry, reader.config), reader, config)
     report = report_json(f"type {doc_type.id}", "without the type", evidence, judge(evidence, GATE), GATE)
     total = max(1, sum(len(truth) for _, truth in judged))
     strict = {"type_alone": sum(map(len, bare)) / total, "with_guidance": sum(map(len, told)) / total}
+    notes = (*taken_for_others(read_as, known, doc_type), *_notes(drafted, config))
     made = NewType(
-        folder, doc_type, draft, layout, rules, strict, _by_field(judged, bare, told), report, _notes(draft, missing, config)
+        folder, doc_type, drafted.draft, drafted.layout, rules, strict, _by_field(judged, bare, told), report, notes, read_as
     )
     _write(made)
     return made
+
+
+def _check(scans: Sequence[Path], registry: Registry, config: NewTypeConfig) -> None:
+    """Before anything is read or written. Raises NewTypeError."""
+    for scan in scans:
+        if not scan.is_file():
+            raise NewTypeError(f"there is no scan {scan}")
+    folder, known = config.out / config.type_id, registry.types.get(config.type_id)
+    if folder.exists() and not config.keep:
+        raise NewTypeError(f"{folder} exists: --keep goes on with it as it is; remove the folder to begin anew")
+    if known is not None and (known.source == "builtin" or Path(known.source).resolve() != config.out.resolve()):
+        raise NewTypeError(f"the id {config.type_id} is taken by the type {known.title} ({known.source}); choose another")
+
+
+@dataclass(frozen=True, slots=True)
+class _Drafted:
+    doc_type: DocumentType
+    draft: Draft | None
+    layout: Path | None
+    missing: tuple[str, ...]
+
+
+def _draft(
+    scans: Sequence[Path], registry: Registry, config: NewTypeConfig, engine: MemoEngine, progress: Callable[[str], None]
+) -> _Drafted:
+    """The folder with its blank: as a person left it, or drawn up aside and moved into place when it is complete."""
+    if config.keep:
+        doc_type = read_type(config.out / config.type_id)
+        layout, missing = _blank(scans[0], config)
+        return _Drafted(doc_type, None, layout, missing)
+    draft = propose(read_scans(scans, engine, progress), registry, config.title)
+    with drafted_aside(config) as aside:
+        doc_type = write_folder(draft, config.type_id, aside.out)
+        progress("erasing the values of the first scan")
+        layout, missing = _blank(scans[0], aside)
+    layout = None if layout is None else config.out / config.type_id / "layouts" / layout.name
+    return _Drafted(doc_type, draft, layout, missing)
+
+
+@contextmanager
+def drafted_aside(config: NewTypeConfig) -> Iterator[NewTypeConfig]:
+    """A folder of types beside the wanted one; its type is moved there at the end, or everything is removed."""
+    ready = config.out.exists()
+    try:
+        config.out.mkdir(parents=True, exist_ok=True)
+        aside = Path(tempfile.mkdtemp(prefix=f".{config.type_id}-", dir=config.out))
+    except OSError as error:
+        raise NewTypeError(f"{config.out} cannot be written: {error.strerror}") from None
+    try:
+        yield replace(config, out=aside)
+        (aside / config.type_id).rename(config.out / config.type_id)
+    except BaseException:
+        shutil.rmtree(aside, ignore_errors=True)
+        if not ready:
+            with suppress(OSError):
+                config.out.rmdir()
+        raise
+    shutil.rmtree(aside, ignore_errors=True)
 
 
 def register(made: NewType, releases: Releases, scope: str) -> str:
@@ -121,7 +195,6 @@ Drawn = tuple[Page, dict[str, str]]
 def _blank(scan: Path, config: NewTypeConfig) -> tuple[Path | None, tuple[str, ...]]:
     """A blank and a layout of the first scan, unless a person corrected one already."""
     from certloop.synth.blank import make_blank
-    from certloop.templates import reload_types
 
     layouts = config.out / config.type_id / "layouts"
     if config.keep and (ready := sorted(layouts.glob("*.toml"))):
@@ -203,10 +276,26 @@ def _by_field(judged: Sequence[Drawn], bare: Sequence[set[str]], told: Sequence[
     return out
 
 
-def _notes(draft: Draft | None, missing: Sequence[str], config: NewTypeConfig) -> tuple[str, ...]:
-    notes = list(draft.notes) if draft else []
-    if missing:
-        notes.append(f"the blank has no place for {', '.join(missing)}: add it to the layout by hand")
+def taken_for_others(read_as: Mapping[str, int], known: Registry, doc_type: DocumentType) -> tuple[str, ...]:
+    """A sentence for each other type that pages of the new one were taken for."""
+    total, notes = sum(read_as.values()), []
+    for type_id, n in sorted(read_as.items()):
+        if type_id == doc_type.id:
+            continue
+        other = known.types.get(type_id)
+        why = "no type was recognised on them; check the title"
+        if other is not None and {*map(squash, other.titles)} & {*map(squash, doc_type.titles)}:
+            why = "it has the same title, and the reader goes by titles; give the new type a title of its own or extend that type"
+        elif other is not None:
+            why = f"its title is {other.title}; tell the two apart by title and labels"
+        notes.append(f"{n} of {total} pages were read as {type_id}, not as {doc_type.id}, and count as wrong: {why}")
+    return tuple(notes)
+
+
+def _notes(drafted: _Drafted, config: NewTypeConfig) -> tuple[str, ...]:
+    notes = list(drafted.draft.notes) if drafted.draft else []
+    if drafted.missing:
+        notes.append(f"the blank has no place for {', '.join(drafted.missing)}: add it to the layout by hand")
     notes.append("synthetic pages show the layout of one scan: they say nothing of real forms that look otherwise")
     notes.append(f"corrected the folder? run again with --keep; use it with CERTLOOP_TEMPLATE_PATH={config.out}")
     return tuple(notes)
@@ -218,7 +307,7 @@ def _write(made: NewType) -> None:
     body = {
         "strict": dict(made.strict), "fields": {label: list(pair) for label, pair in made.fields.items()},
         "proposed": None if made.draft is None else [asdict(one) | {"kind": one.kind.value} for one in made.draft.fields],
-        "notes": list(made.notes), "gate": dict(made.report),
+        "read_as": dict(made.read_as), "notes": list(made.notes), "gate": dict(made.report),
     }  # fmt: skip
     (made.folder / "report.json").write_text(json.dumps(body, ensure_ascii=False, indent=1) + "\n", "utf-8")
     (made.folder / "report.html").write_text(report_html(dict(made.report)), "utf-8")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -252,12 +252,16 @@ def _notes(title: str, fields: Sequence[Proposal], scans: int) -> tuple[str, ...
     return tuple(notes)
 
 
-def read_scans(scans: Sequence[Path], engine: OcrEngine) -> list[list[Piece]]:
-    """The print of each scan's first page. Raises IngestError."""
-    from certloop.extract.ingest import ingest
+def read_scans(scans: Sequence[Path], engine: OcrEngine, progress: Callable[[str], None] = lambda _: None) -> list[list[Piece]]:
+    """The print of each scan's first page. Raises NewTypeError that names a file which cannot be read."""
+    from certloop.extract.ingest import IngestError, ingest
 
     pages = []
-    for scan in scans:
-        image = ingest(scan).pages[0].image
+    for number, scan in enumerate(scans, 1):
+        progress(f"reading scan {number} of {len(scans)}")
+        try:
+            image = ingest(scan).pages[0].image
+        except IngestError as error:
+            raise NewTypeError(f"{scan} cannot be read: {error.message}") from None
         pages.append(pieces_of(engine.read(image), image.shape[1], image.shape[0]))
     return pages
