@@ -269,7 +269,8 @@ def load_config(source: str | Path) -> RunConfig:
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise TrainConfigError(f"the run file {path.name} cannot be read: {type(error).__name__}") from None
+            why = (error.strerror if isinstance(error, OSError) else None) or "it is not text in UTF-8"
+            raise TrainConfigError(f"the run file {path.name} cannot be read: {why}") from None
     try:
         return parse_config(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:

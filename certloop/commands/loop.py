@@ -120,9 +120,13 @@ def status(database: DatabaseOption = None) -> None:
 
 @app.command("releases")
 def releases(tenant: ScopeOption = "*", database: DatabaseOption = None) -> None:
-    """Who serves, the releases, every move, and what was changed by hand (exit code 1 then)."""
+    """Who serves, the releases (the shared ones, too), every move, and what was changed by hand (exit code 1 then)."""
+    from certloop.agentrl.release.schema import SHARED
+
     with open_service(database) as service:
         registry = service.loop.registry
+        if tenant != SHARED:
+            acting_for(service, tenant)
         found = registry.verify()
         pointer = registry.pointer(tenant)
         moves = [
@@ -131,7 +135,8 @@ def releases(tenant: ScopeOption = "*", database: DatabaseOption = None) -> None
         ]
         body: dict[str, Any] = {
             "active": pointer.active, "previous": pointer.previous, "candidate": pointer.candidate, "share": pointer.share,
-            "releases": [release.to_json() for release in registry.releases(tenant)], "history": moves, "damage": list(found),
+            "releases": [release.to_json() for scope in dict.fromkeys((SHARED, tenant)) for release in registry.releases(scope)],
+            "history": moves, "damage": list(found),
         }  # fmt: skip
         typer.echo(json.dumps(body, ensure_ascii=False))
         if found:
@@ -143,7 +148,11 @@ def rollback(reason: ReasonOption, tenant: ScopeOption = "*", database: Database
     """Take the candidate back, or without one the active release: the next document is answered by the one before."""
     import os
 
+    from certloop.agentrl.release.schema import SHARED
+
     with open_service(database) as service:
+        if tenant != SHARED:
+            acting_for(service, tenant)
         pointer = service.loop.registry.roll_back(actor=f"cli:uid-{os.getuid()}", reason=reason, scope=tenant)
         typer.echo(json.dumps({"active": pointer.active, "since": pointer.since}))
 

@@ -73,3 +73,18 @@ def test_training_waits_for_enough_approvals(world: World, tmp_path: Path) -> No
         world, "run", "--once", "--train", "nano", "--held-out", held, "--retained", held, "--work", str(tmp_path / "w")
     )
     assert "acme: weights: 0 of 200 new approved answers: too few, waiting" in said
+
+
+@pytest.mark.parametrize("words", [("releases",), ("rollback", "--reason", "try")])
+def test_a_tenant_that_is_not_there_is_said(world: World, words: tuple[str, ...]) -> None:
+    url = world.service.config.database_url
+    env = {"CERTLOOP_BLOB_URL": world.service.config.blob_url}
+    done = RUNNER.invoke(app, ["loop", *words, "--tenant", "nobody", "--database", url], env=env)
+    assert done.exit_code != 0
+    assert "no tenant by this name" in str(done.exception)
+
+
+def test_a_tenant_s_releases_are_shown_with_the_shared_ones(world: World) -> None:
+    own, shared = loop(world, "releases", "--tenant", "acme")[0], loop(world, "releases")[0]
+    assert json.loads(own)["releases"] == json.loads(shared)["releases"]
+    assert json.loads(own)["active"] == "embedded"
