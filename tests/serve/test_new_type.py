@@ -17,6 +17,7 @@ from certloop.agentrl.release import Release
 from certloop.agentrl.store import Store
 from certloop.cli import app
 from certloop.serve.errors import NewTypeError
+from certloop.serve.loop.newtype.folder import write_folder
 from certloop.serve.loop.newtype.path import NewType, NewTypeConfig, drafted_aside, new_type, register, taken_for_others
 from certloop.serve.loop.newtype.propose import Piece, kind_of, propose
 from certloop.synth.label import make_sample
@@ -207,3 +208,40 @@ def test_pages_taken_for_a_type_of_the_same_title_are_told(known: Registry) -> N
     (note,) = taken_for_others({"unknown": 2}, known, mine)
     assert "no type was recognised" in note
     assert taken_for_others({"my_licence": 6}, known, mine) == ()
+
+
+def test_a_missing_value_does_not_lend_its_place_to_the_next_label(known: Registry) -> None:
+    """On the second scan nothing stands beside 经营者姓名; 地址 below it must not become its other wording."""
+    pages = [
+        [piece("经营者姓名", 0.1, 0.30), piece("张样", 0.4, 0.30), piece("地址", 0.1, 0.34), piece("一路1号", 0.4, 0.34)],
+        [piece("经营者姓名", 0.1, 0.30), piece("地址", 0.1, 0.34), piece("二路2号", 0.4, 0.34)],
+    ]
+    for order in (pages, pages[::-1]):
+        draft = propose(order, known, "样本经营许可证")
+        assert ("地址", ()) in [(f.label, f.aliases) for f in draft.fields]
+
+
+def test_other_wordings_of_one_label_stay_one_field(known: Registry) -> None:
+    pages = [
+        [piece("样本经营许可证", 0.3, 0.1, 20.0), piece(label, 0.1, 0.3, ends=True), piece(value, 0.4, 0.3)]
+        for label, value in (("营业处所", "一路1号"), ("经营处所", "二路2号"))
+    ]
+    (only,) = propose(pages, known).fields
+    assert {only.label, *only.aliases} == {"营业处所", "经营处所"}
+
+
+def test_a_printed_footer_is_no_field_and_a_shared_value_is_not_required(two: list[list[Piece]], known: Registry) -> None:
+    for number, page in enumerate(two):
+        page += [
+            piece("国家样本总局监制", 0.1, 0.9), piece(f"000{number}", 0.8, 0.9),
+            piece("国家样本部门", 0.1, 0.95), piece("中心", 0.4, 0.95),
+        ]  # fmt: skip
+    draft = propose(two, known)
+    assert [f.label for f in draft.fields] == ["负责人姓名", "营业处所", "所属省份"]
+    assert [f.same for f in draft.fields] == [False, False, True]
+    assert any("国家样本部门" in note and "print of the form" in note for note in draft.notes)
+
+
+def test_a_value_that_all_scans_share_is_not_required(two: list[list[Piece]], known: Registry, tmp_path: Path) -> None:
+    doc_type = write_folder(propose(two, known), "sample_permit", tmp_path)
+    assert [spec.label for spec in doc_type.fields.values() if spec.required] == ["负责人姓名", "营业处所"]

@@ -40,7 +40,7 @@ def _type_toml(draft: Draft, type_id: str) -> str:
 def _field(one: Proposal, scans: int) -> str:
     lines = ["", f"# on {one.seen} of {scans} scans" + (f"; as in {one.known}" if one.known else ""), "[[fields]]"]
     lines += [f"id = {_q(one.id)}", f"label = {_q(one.label)}", f"kind = {_q(one.kind.value)}"]
-    lines += ["required = true"] if scans > 1 and one.seen == scans else []
+    lines += ["required = true"] if scans > 1 and one.seen == scans and not one.same else []
     lines += [f"aliases = {_list(one.aliases)}"] if one.aliases else []
     lines += [f"validators = {_list(one.validators)}"] if one.validators else []
     return "\n".join(lines)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +25,7 @@ _NEAR = 0.05  # of the text's width and height: the same place on two scans
 _AGREE = 0.6  # of the scans print a label
 _NUMBERED = re.compile(r"(编号|证号|许可证号|备案号)$")
 _LONG = re.compile(r"(范围|项目|内容)$")
+_FOOTER = re.compile(r"(监制|印制|制发|印发|制)$")
 _TITLE_SIZE = 1.3  # of the usual print
 
 
@@ -42,7 +43,8 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A field as proposed. ``known`` names the type that has this label already, whose id and kind were taken."""
+    """A field as proposed. ``known`` names the type that has this label already, whose id and kind were taken; ``same`` tells
+    that all scans (two or more) have one value."""
 
     id: str
     label: str
@@ -51,6 +53,7 @@ class Proposal:
     known: str = ""
     validators: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
+    same: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,19 +104,39 @@ def propose(pages: Sequence[Sequence[Piece]], registry: Registry, title: str = "
     found: list[_Printed] = []
     for page in pages:
         for piece, label, value in _labelled(page, pages, known, title):
-            printed = next((p for p in found if p.is_here(piece, label, id(page))), None)
+            printed = next(
+                (p for p in found if p.is_here(piece, label, id(page)) and not _together(label, p.labels, pages)), None
+            )
             if printed is None:
                 found.append(printed := _Printed(piece))
-            printed.add(label, value, id(page))
+            printed.add(label, value, id(page), sure=piece.ends or label in known)
     least = max(1, round(_AGREE * len(pages)))
     fields: list[Proposal] = []
+    print_only: list[str] = []
     for printed in sorted(found, key=lambda p: (round(p.first.y / 0.02), p.first.x)):
         taken = {name for f in fields for name in (f.label, *f.aliases)}
-        if len(printed.pages) >= least and not taken & set(printed.labels):
-            fields.append(_proposal(printed, known, {f.id for f in fields}, len(fields)))
+        if len(printed.pages) < least or taken & set(printed.labels):
+            continue
+        if printed.same and not printed.sure:
+            print_only.append(printed.labels.most_common(1)[0][0])
+            continue
+        fields.append(_proposal(printed, known, {f.id for f in fields}, len(fields)))
     if not fields:
         raise NewTypeError("no printed label with a value beside it was found on these scans; are they filled, and upright?")
-    return Draft(title, tuple(fields), len(pages), _notes(title, fields, len(pages)))
+    return Draft(title, tuple(fields), len(pages), _notes(title, fields, print_only, len(pages)))
+
+
+def _together(label: str, others: Iterable[str], pages: Sequence[Sequence[Piece]]) -> bool:
+    """Whether some scan prints ``label`` and one of ``others`` as two pieces: then they are two fields, not two wordings."""
+    for other in others:
+        if other == label:
+            return False
+        for page in pages:
+            here = [n for n, p in enumerate(page) if p.text.startswith(label)]
+            there = [n for n, p in enumerate(page) if p.text.startswith(other)]
+            if any(a != b for a in here for b in there):
+                return True
+    return False
 
 
 class _Printed:
@@ -124,8 +147,15 @@ class _Printed:
         self.labels: Counter[str] = Counter()
         self.values: list[str] = []
         self.pages: set[int] = set()
+        self.sure = False
 
-    def add(self, label: str, value: str, page: int) -> None:
+    @property
+    def same(self) -> bool:
+        """Whether two scans or more have it, all with one value."""
+        return len(self.pages) > 1 and len(set(self.values)) == 1
+
+    def add(self, label: str, value: str, page: int, *, sure: bool) -> None:
+        self.sure |= sure
         self.labels[label] += 1
         self.values.append(value)
         self.pages.add(page)
@@ -173,6 +203,8 @@ def _labelled(
         label, rest = _split(piece, others, known, alone=len(pages) == 1)
         if not label or not _LABEL.fullmatch(label) or label in title:
             continue
+        if not piece.ends and label not in known and _FOOTER.search(piece.text):
+            continue
         after = page[number + 1] if number + 1 < len(page) else None
         beside = after is not None and abs(after.y - piece.y) < 0.02 and after.x > piece.x
         value = rest or (after.text if after is not None and beside else "")
@@ -213,8 +245,8 @@ def _proposal(printed: _Printed, known: Mapping[str, tuple[str, FieldSpec]], tak
         type_id, spec = known.get(name, ("", None))
         if spec is not None and spec.id not in taken and not spec.range_of and not spec.mark and not spec.values:
             rules = () if spec.kind is FieldKind.LICENCE_NO else spec.validators
-            return Proposal(spec.id, label, spec.kind, seen, type_id, rules, tuple(aliases))
-    return Proposal(f"field_{number + 1}", label, kind, seen, aliases=tuple(aliases))
+            return Proposal(spec.id, label, spec.kind, seen, type_id, rules, tuple(aliases), printed.same)
+    return Proposal(f"field_{number + 1}", label, kind, seen, aliases=tuple(aliases), same=printed.same)
 
 
 def kind_of(label: str, values: Sequence[str]) -> FieldKind:
@@ -242,13 +274,19 @@ def _looks_like(value: str) -> FieldKind:
     return FieldKind.DIGITS if re.fullmatch(r"\d{5,}", text) else FieldKind.TEXT
 
 
-def _notes(title: str, fields: Sequence[Proposal], scans: int) -> tuple[str, ...]:
+def _notes(title: str, fields: Sequence[Proposal], print_only: Sequence[str], scans: int) -> tuple[str, ...]:
     notes = [] if title else ["no title was found: give it with --title, or the type is never recognised by itself"]
     if scans == 1:
         notes.append("one scan shows only labels that end in a colon or that other types have: two or more show them all")
     new = [f.label for f in fields if not f.known]
     if new:
         notes.append(f"give these fields an id of their own: {', '.join(new)}")
+    if same := [f.label for f in fields if f.same]:
+        notes.append(f"all scans have the same value, so not required, and perhaps part of the form: {', '.join(same)}")
+    if print_only:
+        notes.append(
+            f"taken for print of the form, as all scans have the same beside it, not for fields: {', '.join(print_only)}"
+        )
     return tuple(notes)
 
 
