@@ -8,7 +8,7 @@ perspective is flattened first where its four corners stand out from the ground;
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +25,7 @@ from certloop.templates import DocumentType, FieldKind, load_types
 
 if TYPE_CHECKING:
     from certloop.extract import ExtractConfig
+    from certloop.extract.engine.lines import TextLine
     from certloop.extract.result import FieldResult
 
 _TURNS = {90: cv2.ROTATE_90_CLOCKWISE, 180: cv2.ROTATE_180, 270: cv2.ROTATE_90_COUNTERCLOCKWISE}
@@ -64,11 +65,13 @@ class Blank:
     seals: int = 0
 
 
-def make_blank(scan: Path, type_id: str, out: Path, *, name: str = "", config: ExtractConfig | None = None) -> Blank:
-    """Turn ``scan`` into a blank of ``type_id`` in folder ``out``.
+def make_blank(
+    scan: Path, type_id: str, out: Path, *, name: str = "", config: ExtractConfig | None = None, force: bool = False
+) -> Blank:
+    """Turn ``scan`` into a blank of ``type_id`` in folder ``out``. ``force`` takes the scan for that type whatever it looks like.
 
-    Raises UnknownTypeError, BlankError (code blank_failed) when the scan cannot be read or holds no value or ``name`` is no plain
-    file name, and OutputError (code output_failed).
+    Raises UnknownTypeError, BlankError (code blank_failed) when the scan cannot be read, is recognised as another type or holds
+    no value, or ``name`` is no plain file name, and OutputError (code output_failed).
     """
     from certloop.extract.config import ExtractConfig as Config
 
@@ -76,7 +79,7 @@ def make_blank(scan: Path, type_id: str, out: Path, *, name: str = "", config: E
         raise BlankError("the name of a blank has up to 64 letters, digits, '-', '_' and '.', and begins with a letter or digit")
     config = config or Config()
     doc_type = load_types(config.template_path).get(type_id)
-    read = _read(scan, doc_type, config)
+    read = _read(scan, doc_type, config, force=force)
     filled = {k: f for k, f in read.fields.items() if f.box and f.value and doc_type.fields[k].kind is not FieldKind.ENUM}
     if not filled:
         raise BlankError(f"no value was found on {scan.name}; is it a filled {type_id}?")
@@ -109,8 +112,8 @@ class _Reading:
     flattened: bool
 
 
-def _read(scan: Path, doc_type: DocumentType, config: ExtractConfig) -> _Reading:
-    """Flatten and read ``scan``. Raises BlankError when it holds no document of the type."""
+def _read(scan: Path, doc_type: DocumentType, config: ExtractConfig, *, force: bool) -> _Reading:
+    """Flatten and read ``scan``. Raises BlankError when it holds no document of the type, or (unless ``force``) of another."""
     from certloop.extract import Extractor
     from certloop.extract.ingest import IngestError, ingest
 
@@ -125,6 +128,11 @@ def _read(scan: Path, doc_type: DocumentType, config: ExtractConfig) -> _Reading
         if document is None:
             detail = (result.error or {}).get("message", "nothing was read")
             raise BlankError(f"{scan.name} cannot be read as {doc_type.id}: {detail}")
+    if not force and (other := _other_type(document.seen, doc_type, config)):
+        raise BlankError(
+            f"{scan.name} looks like {other.id} ({other.title}), not like {doc_type.id}: as a blank of that it would keep what "
+            f"the reader does not look for, a name or a portrait; say --type {other.id}, or --force if you know better"
+        )
     marks = {
         "seal": [np.array(s.box, np.float64) for s in document.seals if s.color == "red"],
         "black_seal": [np.array(s.box, np.float64) for s in document.seals if s.color != "red"],
@@ -132,6 +140,18 @@ def _read(scan: Path, doc_type: DocumentType, config: ExtractConfig) -> _Reading
         "qr": [np.array(code.box, np.float64) for code in document.qr],
     }
     return _Reading(image, document.fields, marks, round(document.rotation / 90) * 90 % 360, flattened)
+
+
+def _other_type(lines: Sequence[TextLine], doc_type: DocumentType, config: ExtractConfig) -> DocumentType | None:
+    """The known type that the page is recognised as, if that is another than ``doc_type``, with no title in common."""
+    from certloop.extract.classify import classify
+    from certloop.extract.reading.glyphs import rows_of, runs_of
+
+    registry = load_types(config.template_path)
+    other = registry.types.get(classify(rows_of(runs_of(lines)), registry).type_id)
+    if other is None or other.id == doc_type.id or set(other.titles) & set(doc_type.titles):
+        return None
+    return other
 
 
 def _printed_words(image: Pixels, doc_type: DocumentType) -> list[Points]:

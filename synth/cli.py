@@ -127,6 +127,12 @@ def preview_command(
         typer.echo(str(path))
 
 
+_STILL_THERE = (
+    "only values that the reader found are erased: a portrait, a signature, handwriting and what was overlooked stay; "
+    "look at the picture and erase them by hand before you share it"
+)
+
+
 @app.command("blank")
 def blank_command(
     context: typer.Context,
@@ -134,6 +140,7 @@ def blank_command(
     type_id: Annotated[str, typer.Option("--type", metavar="T", help="Its document type.")],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where the blank image and the layout file are written.")],
     name: Annotated[str, typer.Option(help="Name of the layout (default: from the scan).")] = "",
+    force: Annotated[bool, typer.Option("--force", help="Even if the scan is recognised as another type.")] = False,
     templates: TemplatesOption = None,
 ) -> None:
     """Turn one real scan into a blank form: values erased, their places written as a layout to check and edit."""
@@ -141,12 +148,16 @@ def blank_command(
     from certloop.synth.blank import make_blank
 
     config = ExtractConfig(template_path=_folders(context, templates))
-    blank = make_blank(scan, type_id, out, name=name, config=config)
+    blank = make_blank(scan, type_id, out, name=name, config=config, force=force)
     typer.echo(f"{blank.image}\n{blank.layout}: {len(blank.places)} values and {blank.seals} seals erased")
     if blank.flattened:
         typer.echo("perspective was taken out of the photograph", err=True)
     if blank.missing:
         typer.echo(f"not found, add by hand: {', '.join(blank.missing)}", err=True)
+        typer.echo(
+            "their values, where they are printed, are STILL IN THE PICTURE: erase them by hand before you share it", err=True
+        )
+    typer.echo(_STILL_THERE, err=True)
 
 
 @app.command("layouts")

@@ -7,8 +7,10 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
-from certloop.synth.blank import erase, make_blank
+from certloop.cli import app
+from certloop.synth.blank import BlankError, erase, make_blank
 from certloop.synth.label import make_sample
 from certloop.synth.perturb import Profile, load_profile
 from certloop.synth.rectify import find_page, flatten
@@ -76,3 +78,24 @@ def test_the_seal_of_a_copy_is_taken_off(tmp_path: Path) -> None:
     before, after = ((i[int(y0) : int(y1), int(x0) : int(x1)] < 150).mean() for i in (sample.image[..., 0], picture))
     assert after < before / 4
     assert 'colour = "black"' in blank.layout.read_text(encoding="utf-8")
+
+
+def test_an_identity_card_is_no_blank_of_a_licence(tmp_path: Path) -> None:
+    sample = make_sample(Recipe("id_card", 4, 1200), load_profile("clean"))
+    (tmp_path / "card.png").write_bytes(sample.encoded())
+    with pytest.raises(BlankError, match="looks like id_card") as refused:
+        make_blank(tmp_path / "card.png", "business_licence", tmp_path / "out")
+    assert refused.value.code == "blank_failed"
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_command_says_what_stays_in_the_picture(tmp_path: Path) -> None:
+    sample = make_sample(Recipe("id_card", 4, 1200), load_profile("clean"))
+    (tmp_path / "card.png").write_bytes(sample.encoded())
+    told = ["synth", "blank", str(tmp_path / "card.png"), "--out", str(tmp_path)]
+    ran = CliRunner().invoke(app, [*told, "--type", "id_card"])
+    assert ran.exit_code == 0, ran.output
+    assert "a portrait" in ran.stderr and "erase them by hand" in ran.stderr
+    ran = CliRunner().invoke(app, [*told, "--type", "business_licence", "--name", "forced", "--force"])
+    assert ran.exit_code == 0, ran.output
+    assert "not found, add by hand" in ran.stderr and "STILL IN THE PICTURE" in ran.stderr

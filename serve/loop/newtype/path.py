@@ -201,7 +201,8 @@ def _blank(scan: Path, config: NewTypeConfig) -> tuple[Path | None, tuple[str, .
         return ready[0], ()
     layouts.mkdir(exist_ok=True)
     reload_types((str(config.out),))
-    blank = make_blank(scan, config.type_id, layouts, name="scan", config=ExtractConfig(template_path=(str(config.out),)))
+    reading = ExtractConfig(template_path=(str(config.out),))
+    blank = make_blank(scan, config.type_id, layouts, name="scan", config=reading, force=True)
     return blank.layout, blank.missing
 
 
