@@ -164,11 +164,11 @@ def _printed_words(image: Pixels, doc_type: DocumentType) -> list[Points]:
     for line in OcrEngine().read(image):
         if len(line.char_x) != len(line.text):
             continue
-        places += [_part(line.quad, line.char_x, m.start(), m.end()) for m in pattern.finditer(line.text)]
+        places += [line_part(line.quad, line.char_x, m.start(), m.end()) for m in pattern.finditer(line.text)]
     return places
 
 
-def _part(quad: NDArray[np.floating], char_x: tuple[float, ...], start: int, end: int) -> Points:
+def line_part(quad: NDArray[np.floating], char_x: tuple[float, ...], start: int, end: int) -> Points:
     """The stretch of a line's box that holds the characters ``start`` to ``end``; ``char_x`` are their centres in [0, 1]."""
     half = 0.5 / max(1, len(char_x))
     if end - start > 1:

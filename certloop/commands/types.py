@@ -88,6 +88,7 @@ def new(
         "type": made.doc_type.id, "folder": str(made.folder), "title": made.doc_type.title,
         "fields": [{"id": f.id, "label": f.label, "kind": f.kind.value} for f in made.doc_type.fields.values()],
         "strict": dict(made.strict), "rules": len(made.rules), "read_as": dict(made.read_as),
+        "still_in_the_picture": list(made.still),
         "gate": made.report["verdict"],
     }  # fmt: skip
     if register:

@@ -16,14 +16,17 @@ from certloop.agentrl.release import Registry as Releases
 from certloop.agentrl.release import Release
 from certloop.agentrl.store import Store
 from certloop.cli import app
+from certloop.extract.engine.lines import TextLine
+from certloop.extract.engine.ocr import OcrEngine
 from certloop.serve.errors import NewTypeError
 from certloop.serve.loop.newtype.folder import write_folder
+from certloop.serve.loop.newtype.leftover import left_over, sweep
 from certloop.serve.loop.newtype.path import NewType, NewTypeConfig, drafted_aside, new_type, register, taken_for_others
-from certloop.serve.loop.newtype.propose import Piece, kind_of, propose
+from certloop.serve.loop.newtype.propose import Piece, kind_of, propose, read_scans
 from certloop.synth.label import make_sample
 from certloop.synth.perturb import load_profile
 from certloop.synth.sample import Recipe
-from certloop.templates import FieldKind, Registry, load_types
+from certloop.templates import FieldKind, Registry, load_types, squash
 
 LEFT_OUT = "road_transport_operation_permit"
 
@@ -245,3 +248,49 @@ def test_a_printed_footer_is_no_field_and_a_shared_value_is_not_required(two: li
 def test_a_value_that_all_scans_share_is_not_required(two: list[list[Piece]], known: Registry, tmp_path: Path) -> None:
     doc_type = write_folder(propose(two, known), "sample_permit", tmp_path)
     assert [spec.label for spec in doc_type.fields.values() if spec.required] == ["负责人姓名", "营业处所"]
+
+
+def line(text: str, x: float, y: float) -> TextLine:
+    """A line of print 20 pixels high, a character as wide."""
+    width = 20.0 * len(text)
+    quad = np.array([(x, y), (x + width, y), (x + width, y + 20), (x, y + 20)], np.float32)
+    return TextLine(quad, text, 0.9, tuple((i + 0.5) / len(text) for i in range(len(text))), (0.9,) * len(text))
+
+
+def test_what_no_other_scan_has_is_left_over(two: list[list[Piece]], known: Registry, tmp_path: Path) -> None:
+    doc_type = write_folder(propose(two, known), "sample_permit", tmp_path)
+    lines = [
+        line("样本经营许可证", 200, 20), line("负责人姓名：", 20, 100), line("营业处所：一路1号", 20, 150),
+        line("所属省份：样本省", 20, 200), line("张样", 300, 100), line("年 月 日", 300, 250),
+    ]  # fmt: skip
+    left = left_over(lines, two, doc_type, known)
+    assert [one.text for one in left] == ["一路1号", "张样"]
+    assert left[0].polygon[:, 0].min() == pytest.approx(100, abs=21), "the label before it is not erased with it"
+    listed = replace(doc_type, stop_labels=("张样",))
+    assert [one.text for one in left_over(lines, two, listed, known)] == ["一路1号"]
+
+
+def test_with_one_scan_numbers_and_what_stands_right_of_a_label_are_left_over(two: list[list[Piece]], known: Registry) -> None:
+    doc_type = replace(known.get("business_licence"), id="mine")
+    lines = [line("名称", 20, 100), line("样本甲店", 200, 102), line("仅供样本使用", 20, 300), line("编号2019", 20, 400)]
+    assert [one.text for one in left_over(lines, two[:1], doc_type, known)] == ["样本甲店", "2019"]
+
+
+def test_values_left_on_a_blank_are_erased_or_named(tmp_path: Path, known: Registry) -> None:
+    scans = []
+    for seed in (9_000, 9_001):
+        sample = make_sample(Recipe(LEFT_OUT, seed, 1200, layouts=("numbered",)), load_profile("clean"))
+        scans.append(tmp_path / f"{seed}.png")
+        scans[-1].write_bytes(sample.encoded())
+    first = make_sample(Recipe(LEFT_OUT, 9_000, 1200, layouts=("numbered",)), load_profile("clean"))
+    firm = squash(first.label["fields"]["业户名称"])
+    (tmp_path / "scan.toml").write_text('background = "9000.png"\n', "utf-8")
+    engine, doc_type = OcrEngine(), load_types().get(LEFT_OUT)
+    pages = read_scans(scans, engine)
+    named = sweep(tmp_path / "scan.toml", pages, doc_type, known, engine, erase=False)
+    assert not named.erased and any(firm in text for text in named.still)
+    swept = sweep(tmp_path / "scan.toml", pages, doc_type, known, engine, erase=True)
+    assert any(firm in text for text in swept.erased)
+    seen = "".join(one.text for one in engine.read(cv2.cvtColor(cv2.imread(str(scans[0])), cv2.COLOR_BGR2RGB)))
+    assert firm not in squash(seen)
+    assert "道路运输经营许可证" in squash(seen) and "经营范围" in squash(seen), "the form stays"

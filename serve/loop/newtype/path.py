@@ -21,6 +21,7 @@ from certloop.extract.learning import Case, case_of, guidance_of, learn
 from certloop.serve.errors import NewTypeError
 from certloop.serve.loop.memo import MemoEngine
 from certloop.serve.loop.newtype.folder import write_folder
+from certloop.serve.loop.newtype.leftover import Swept, sweep
 from certloop.serve.loop.newtype.propose import Draft, propose, read_scans
 from certloop.serve.loop.stream import BASE
 from certloop.serve.loop.systems import Reader, Rules, right_fields
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from certloop.agentrl.release import Registry as Releases
 
 GATE = GateConfig(draws=1000, min_discordant=6)
+NOTHING_LEFT = "nothing of the scan left on the blank"
 ARTEFACT_FILES = ("type.toml", "prompt.txt")
 
 
@@ -56,7 +58,7 @@ class NewTypeConfig:
 @dataclass(frozen=True, slots=True)
 class NewType:
     """What came out. ``strict`` is the share of right fields on the judged pages: with the type alone, and with its guidance;
-    ``read_as`` counts the types that the judged pages were taken for."""
+    ``read_as`` counts the types that the judged pages were taken for; ``still`` is print of the scan that the blank still has."""
 
     folder: Path
     doc_type: DocumentType
@@ -68,6 +70,7 @@ class NewType:
     report: Mapping[str, Any]
     notes: tuple[str, ...] = field(default=())
     read_as: Mapping[str, int] = field(default_factory=dict)
+    still: tuple[str, ...] = ()
 
 
 def new_type(
@@ -99,12 +102,23 @@ def new_type(
     read_as = Counter(reader.read(image, rules)[0] for image, _ in judged)
     progress(f"scoring on {config.others} pages of other types")
     evidence = _evidence(judged, told, Reader(engine, registry, reader.config), reader, config)
+    evidence = replace(evidence, checks={NOTHING_LEFT: not drafted.swept.still})
     report = report_json(f"type {doc_type.id}", "without the type", evidence, judge(evidence, GATE), GATE)
     total = max(1, sum(len(truth) for _, truth in judged))
     strict = {"type_alone": sum(map(len, bare)) / total, "with_guidance": sum(map(len, told)) / total}
     notes = (*taken_for_others(read_as, known, doc_type), *_notes(drafted, config))
     made = NewType(
-        folder, doc_type, drafted.draft, drafted.layout, rules, strict, _by_field(judged, bare, told), report, notes, read_as
+        folder,
+        doc_type,
+        drafted.draft,
+        drafted.layout,
+        rules,
+        strict,
+        _by_field(judged, bare, told),
+        report,
+        notes,
+        read_as,
+        drafted.swept.still,
     )
     _write(made)
     return made
@@ -128,23 +142,29 @@ class _Drafted:
     draft: Draft | None
     layout: Path | None
     missing: tuple[str, ...]
+    swept: Swept
 
 
 def _draft(
     scans: Sequence[Path], registry: Registry, config: NewTypeConfig, engine: MemoEngine, progress: Callable[[str], None]
 ) -> _Drafted:
     """The folder with its blank: as a person left it, or drawn up aside and moved into place when it is complete."""
+    pages = read_scans(scans, engine, progress)
     if config.keep:
         doc_type = read_type(config.out / config.type_id)
         layout, missing = _blank(scans[0], config)
-        return _Drafted(doc_type, None, layout, missing)
-    draft = propose(read_scans(scans, engine, progress), registry, config.title)
+        progress("looking for values that are left on the blank")
+        pictures = sorted((config.out / config.type_id / "layouts").glob("*.toml"))
+        still = [text for one in pictures for text in sweep(one, pages, doc_type, registry, engine, erase=False).still]
+        return _Drafted(doc_type, None, layout, missing, Swept(still=tuple(still)))
+    draft = propose(pages, registry, config.title)
     with drafted_aside(config) as aside:
         doc_type = write_folder(draft, config.type_id, aside.out)
         progress("erasing the values of the first scan")
         layout, missing = _blank(scans[0], aside)
-    layout = None if layout is None else config.out / config.type_id / "layouts" / layout.name
-    return _Drafted(doc_type, draft, layout, missing)
+        progress("looking for values that are left on the blank")
+        swept = sweep(layout, pages, doc_type, registry, engine, erase=True)
+    return _Drafted(doc_type, draft, config.out / config.type_id / "layouts" / layout.name, missing, swept)
 
 
 @contextmanager
@@ -192,7 +212,7 @@ def register(made: NewType, releases: Releases, scope: str) -> str:
 Drawn = tuple[Page, dict[str, str]]
 
 
-def _blank(scan: Path, config: NewTypeConfig) -> tuple[Path | None, tuple[str, ...]]:
+def _blank(scan: Path, config: NewTypeConfig) -> tuple[Path, tuple[str, ...]]:
     """A blank and a layout of the first scan, unless a person corrected one already."""
     from certloop.synth.blank import make_blank
 
@@ -297,9 +317,23 @@ def _notes(drafted: _Drafted, config: NewTypeConfig) -> tuple[str, ...]:
     notes = list(drafted.draft.notes) if drafted.draft else []
     if drafted.missing:
         notes.append(f"the blank has no place for {', '.join(drafted.missing)}: add it to the layout by hand")
+    notes += _left_notes(drafted.swept)
     notes.append("synthetic pages show the layout of one scan: they say nothing of real forms that look otherwise")
     notes.append(f"corrected the folder? run again with --keep; use it with CERTLOOP_TEMPLATE_PATH={config.out}")
     return tuple(notes)
+
+
+def _left_notes(swept: Swept) -> list[str]:
+    notes = []
+    if swept.erased:
+        notes.append(f"taken off the blank, for no other scan has it or it stands beside a label: {', '.join(swept.erased)}")
+    if swept.still:
+        notes.append(
+            f"still in the picture of the blank: {', '.join(swept.still)}. Erase it by hand (or list it in stop_labels of "
+            "type.toml, if it is print of the form) and run again with --keep; until then the gate does not promote"
+        )
+    notes.append("portraits, signatures and handwriting are not looked for: look at layouts/*.png before you share the folder")
+    return notes
 
 
 def _write(made: NewType) -> None:
@@ -308,7 +342,8 @@ def _write(made: NewType) -> None:
     body = {
         "strict": dict(made.strict), "fields": {label: list(pair) for label, pair in made.fields.items()},
         "proposed": None if made.draft is None else [asdict(one) | {"kind": one.kind.value} for one in made.draft.fields],
-        "read_as": dict(made.read_as), "notes": list(made.notes), "gate": dict(made.report),
+        "read_as": dict(made.read_as), "still_in_the_picture": list(made.still),
+        "notes": list(made.notes), "gate": dict(made.report),
     }  # fmt: skip
     (made.folder / "report.json").write_text(json.dumps(body, ensure_ascii=False, indent=1) + "\n", "utf-8")
     (made.folder / "report.html").write_text(report_html(dict(made.report)), "utf-8")
