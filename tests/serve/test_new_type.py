@@ -262,6 +262,7 @@ def test_what_no_other_scan_has_is_left_over(two: list[list[Piece]], known: Regi
     lines = [
         line("样本经营许可证", 200, 20), line("负责人姓名：", 20, 100), line("营业处所：一路1号", 20, 150),
         line("所属省份：样本省", 20, 200), line("张样", 300, 100), line("年 月 日", 300, 250),
+        line("日常监督管理", 20, 300),
     ]  # fmt: skip
     left = left_over(lines, two, doc_type, known)
     assert [one.text for one in left] == ["一路1号", "张样"]

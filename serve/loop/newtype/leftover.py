@@ -81,13 +81,13 @@ def left_over(
 ) -> list[Left]:
     """What on a blank's ``lines`` is no print of the form.
 
-    Print of the form are the type's titles, labels and stop labels, and with two scans or more what the others have, too. With
-    one scan it is everything but numbers and what follows a label in its line or stands right of one.
+    Print of the form are titles, labels (of other types, too) and stop labels, and with two scans or more what the others have.
+    With one scan it is everything but numbers and what follows a label in its line or stands right of one.
     """
     words = {squash(w) for f in doc_type.fields.values() for w in f.labels}
     words |= {squash(w) for w in (doc_type.title, *doc_type.titles, *doc_type.stop_labels)}
-    if len(pages) < 2:
-        words |= {squash(w) for known in registry for f in known.fields.values() for w in f.labels if len(w) > 1}
+    least = 2 if len(pages) < 2 else 3
+    words |= {squash(w) for known in registry for f in known.fields.values() for w in f.labels if len(w) >= least}
     others = ["".join(_bare(piece.text) for piece in page) for page in pages[1:]]
     pieces = {_bare(piece.text) for page in pages[1:] for piece in page}
     found = []
@@ -100,6 +100,8 @@ def left_over(
             start += cut.end() if cut else 0
             part = text[start:end]
             if len(set(_FORM_ONLY.sub("", part))) < 2:  # nothing, one character, or a border taken for many alike
+                continue
+            if len(part) >= 3 and any(part in word for word in words):  # a label in pieces
                 continue
             if pages[1:]:
                 form = _is_shared(_bare(part), others, pieces) or _is_shared(_bare(text), others, pieces)
