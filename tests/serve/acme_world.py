@@ -8,10 +8,12 @@ from datetime import UTC, datetime
 
 from audit_world import PNG, less_sure, licence
 from callers import ACME, Callers, admin_of
+from sqlalchemy import select
 
 from certloop.agentrl.release import Release
 from certloop.extract.result import FileStatus, Result
 from certloop.serve.db.access import writing
+from certloop.serve.db.schema import deliveries
 from certloop.serve.errors import ReaderCrashedError
 from certloop.serve.people import keys, users
 from certloop.serve.people.roles import Role
@@ -119,8 +121,6 @@ class World:
             sent = enqueue(connection, ACME, Event.DOCUMENT_DONE, {"document_id": "doc_1"}, datetime(2026, 3, 1, tzinfo=UTC))
             connection.exec_driver_sql("UPDATE serve_deliveries SET state = 'failed'")
         with writing(self.service, ACME) as connection:
-            rows = connection.exec_driver_sql(
-                "SELECT delivery_id FROM serve_deliveries WHERE webhook_id = ?", (webhook_id,)
-            ).scalars()
+            rows = connection.execute(select(deliveries.c.delivery_id).where(deliveries.c.webhook_id == webhook_id)).scalars()
             (mine,) = [row for row in rows if row in sent]
         return self._ids(webhook_id=webhook_id, delivery_id=mine)
