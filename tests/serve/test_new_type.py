@@ -261,13 +261,14 @@ def test_what_no_other_scan_has_is_left_over(two: list[list[Piece]], known: Regi
     doc_type = write_folder(propose(two, known), "sample_permit", tmp_path)
     lines = [
         line("样本经营许可证", 200, 20), line("负责人姓名：", 20, 100), line("营业处所：一路1号", 20, 150),
-        line("所属省份：样本省", 20, 200), line("张样", 300, 100), line("年 月 日", 300, 250),
+        line("所属省份：样本省", 20, 200), line("张样", 300, 100), line("向月", 500, 100), line("000000", 500, 130),
+        line("年 月 日", 300, 250),
         line("日常监督管理", 20, 300),
     ]  # fmt: skip
     left = left_over(lines, two, doc_type, known)
-    assert [one.text for one in left] == ["一路1号", "张样"]
+    assert [one.text for one in left] == ["一路1号", "张样", "向月"]
     assert left[0].polygon[:, 0].min() == pytest.approx(100, abs=21), "the label before it is not erased with it"
-    listed = replace(doc_type, stop_labels=("张样",))
+    listed = replace(doc_type, stop_labels=("张样", "向月"))
     assert [one.text for one in left_over(lines, two, listed, known)] == ["一路1号"]
 
 

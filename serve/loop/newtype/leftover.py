@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _SURE = 0.5  # score of a line that is print and no smudge
 _LONG = 12  # characters from which one misread character in twelve makes no other text
-_FORM_ONLY = re.compile(r"[\W_年月日至]+")
+_FORM_ONLY = frozenset("年月日至")
 _BEFORE_COLON = re.compile(r"[一-鿿]{1,6}:")  # the end of a label whose characters are spread
 _NUMBER = re.compile(r"\d{4}")
 
@@ -99,7 +99,8 @@ def left_over(
             cut = _BEFORE_COLON.match(text[start:end])
             start += cut.end() if cut else 0
             part = text[start:end]
-            if len(set(_FORM_ONLY.sub("", part))) < 2:  # nothing, one character, or a border taken for many alike
+            letters = set(_bare(part))
+            if len(letters) < 2 or letters <= _FORM_ONLY:  # nothing, one character, a border taken for many alike, or 年月日
                 continue
             if len(part) >= 3 and any(part in word for word in words):  # a label in pieces
                 continue

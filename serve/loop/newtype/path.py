@@ -88,7 +88,8 @@ def new_type(
     known = Registry({**registry.types, doc_type.id: doc_type})
     pages = []
     for number in range(config.pages):
-        progress(f"drawing page {number + 1} of {config.pages}")
+        if number % 10 == 0:
+            progress(f"drawing pages: {number} of {config.pages}")
         pages.append(_synthetic(doc_type.id, config, number))
     reader = Reader(engine, known, ExtractConfig(second_reads=4))
     progress(f"learning from {config.pages // 2} pages")
