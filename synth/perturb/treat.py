@@ -14,7 +14,7 @@ from certloop.synth.perturb.state import Pixels, Points, State, pixels
 from certloop.synth.seeds import pixels_rng
 
 _COVERED_UNREADABLE = 0.12
-_SMALLEST_TEXT_PX = 9.0
+_SMALLEST_TEXT_PX = 7.0
 
 
 @dataclass(slots=True)

@@ -27,10 +27,11 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def review(world: World, n: int, *, overconfident: bool) -> None:
-    """Addresses read at .9 of which every second is wrong (or, not overconfident, none is)."""
+    """Addresses read at .9 of which nine in ten are wrong (or, not overconfident, none is): which certificates are fitted on and
+    which judge is drawn by their ids, and so many decide the same way in every draw."""
     for number in range(n):
         certificate = world.certificate(less_sure(licence(0.99), "address", 0.9))
-        approve(world, certificate, **({"address": "北京市朝阳区样例路7号"} if overconfident and number % 2 else {}))
+        approve(world, certificate, **({"address": "北京市朝阳区样例路7号"} if overconfident and number % 10 else {}))
 
 
 def test_a_better_calibration_is_promoted_and_taken_back(world: World) -> None:
