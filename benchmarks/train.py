@@ -2,6 +2,7 @@
 
     python benchmarks/train.py overhead        our step against a plain TRL script of the same configuration
     python benchmarks/train.py gkd             early student: SFT against distillation, the same number of student updates
+    python benchmarks/train.py few-labels      64 labelled pages: SFT on them, or distillation on pages without a label
     python benchmarks/train.py gspo            GSPO, random reward, SFT on fresh labels in the same CPU time
     python benchmarks/train.py fixed-labels    500 labelled pages: SFT until it gains no more, then GSPO or more SFT
     python benchmarks/train.py no-labels       no label at all: what two reads agree on is the reward
@@ -35,6 +36,8 @@ from certloop.train.rows import Row, read_rows
 
 HERE = Path(__file__).resolve().parent
 HELD_OUT_SEED, TRAIN_SEED = 770_001, 31_000
+FEW = 64
+"""Labelled pages where labels are few."""
 GSPO = {
     "kind": "gspo", "learning_rate": 5e-5, "warmup_steps": 5, "beta2": 0.99, "group_size": 8, "temperature": 0.8,
     "max_completion_length": 160, "schedule": "linear", "max_entropy_growth": 6.0,
@@ -176,6 +179,30 @@ class Study:
         trainer.train()
         return trainer.model, {"steps": trainer.state.global_step}
 
+    def sft_on_answers(self, seed: int, rows: Sequence[Row], *, steps: int) -> tuple[Any, dict[str, Any]]:
+        """SFT where the teacher's greedy answer stands for the label."""
+        import dataclasses
+
+        from certloop.train.models import load_base
+
+        config = self.config(seed, GKD | {"steps": steps})
+        assert config.teacher is not None
+        answers = read_rows_with(load_base(config.teacher, frozen=True), self.processor(), rows)
+        said = [dataclasses.replace(row, completion=answer, truth=None) for row, answer in zip(rows, answers, strict=True)]
+        return self.sft(seed, said, steps=steps)
+
+    def against(self, arm: str) -> list[str]:
+        """Every other arm's mean reward less ``arm``'s, seed by seed (or less its only seed's), with the paired 95 % bootstrap
+        interval over pages."""
+        runs = {(line["arm"], line["seed"]): line["rewards"] for line in self.lines()}
+        out: dict[str, list[str]] = {}
+        for (name, seed), rewards in runs.items():
+            other = runs.get((arm, seed), runs.get((arm, 0)))
+            if name != arm and other:
+                gain, low, high = _three(paired(rewards, other))
+                out.setdefault(name, []).append(f"seed {seed}: {gain:+.3f} [{low:+.3f}, {high:+.3f}]")
+        return [f"{name} against {arm}, reward: {'; '.join(each)}" for name, each in out.items()]
+
     def table(self, title: str, notes: Sequence[str]) -> str:
         """Markdown: an arm a row, mean over seeds, and each field's exact rate."""
         arms: dict[str, list[dict[str, Any]]] = {}
@@ -253,6 +280,22 @@ def study_gkd(setting: Setting) -> None:
                 study.save("SFT against distillation from an early student", notes)
 
 
+def study_few(setting: Setting) -> None:
+    """Few labels, endless pages: SFT goes over the few again and again, distillation learns from pages that nobody labelled."""
+    study = Study("few-labels", setting)
+    notes = [
+        f"{setting.steps} updates of 16 pages in every arm: {FEW} labelled pages, or {16 * setting.steps} without a label",
+        "on-policy distillation and SFT on the teacher's answers see no label, only the teacher; their pages are the same ones",
+    ]
+    for seed in range(setting.seeds):
+        rows = study.rows("train", TRAIN_SEED + seed, 16 * setting.steps)
+        study.arm(f"SFT on {FEW} labelled pages", seed, study.sft, seed, rows[:FEW], steps=setting.steps)
+        study.arm("GKD on-policy, no labels", seed, study.gkd, seed, rows, steps=setting.steps, divergence=1.0)
+        study.arm("SFT on the teacher's answers", seed, study.sft_on_answers, seed, rows, steps=setting.steps)
+        against = study.against(f"SFT on {FEW} labelled pages")
+        study.save("Few labels: SFT on them against distillation without any", [*notes, *against])
+
+
 def study_gspo(setting: Setting) -> None:
     study = Study("gspo", setting)
     notes = [
@@ -302,14 +345,15 @@ def study_fixed(setting: Setting) -> None:
             learning_rate=5e-5,
             schedule="constant",
         )
-        study.save("A fixed set of 500 labelled pages", notes)
+        against = [*study.against("SFT, saturated"), *study.against("then SFT, same CPU time")]
+        study.save("A fixed set of 500 labelled pages", [*notes, *against])
 
 
 def _saturate(study: Study, rows: Sequence[Row], dev: Sequence[Row], out: Path) -> None:
     from certloop.train.models import save_model
 
     best, path, stale = -1.0, study.setting.start, 0
-    for block in range(8):
+    for block in range(16):
         model, _ = study.sft(block, rows, steps=62, start=path, learning_rate=2e-4, schedule="constant")  # two passes
         f1 = evaluate(model, study.processor(), dev).f1.mean
         print(f"saturation, pass {2 * block + 2}: dev F1 {f1:.4f}", flush=True)
@@ -638,6 +682,7 @@ STUDIES = {
     "plan": study_plan,
     "overhead": study_overhead,
     "gkd": study_gkd,
+    "few-labels": study_few,
     "gspo": study_gspo,
     "fixed-labels": study_fixed,
     "no-labels": study_unlabelled,
