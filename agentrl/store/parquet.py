@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from certloop.agentrl.store.blobs import sync_folder
+from certloop.agentrl.store.errors import SnapshotError
 
 if TYPE_CHECKING:
     import pyarrow
@@ -74,17 +75,23 @@ def _write_part(folder: Path, name: str, first: dict[str, Any], rest: Iterator[d
 
 
 def read_rows(path: Path) -> Iterator[dict[str, Any]]:
-    import pyarrow.parquet as pq
-
-    with pq.ParquetFile(path) as file:
-        for batch in file.iter_batches(batch_size=GROUP_ROWS):
-            yield from batch.to_pylist()
+    """The rows of a part. Raises SnapshotError for a damaged one."""
+    for batch in _batches(path):
+        yield from batch.to_pylist()
 
 
 def document_ids(path: Path) -> Iterator[list[str]]:
-    """The documents of a part, in pieces."""
+    """The documents of a part, in pieces. Raises SnapshotError for a damaged one."""
+    for batch in _batches(path, ["document_id"]):
+        yield batch.column(0).to_pylist()
+
+
+def _batches(path: Path, columns: list[str] | None = None) -> Iterator[pyarrow.RecordBatch]:
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with pq.ParquetFile(path) as file:
-        for batch in file.iter_batches(batch_size=GROUP_ROWS, columns=["document_id"]):
-            yield batch.column(0).to_pylist()
+    try:
+        with pq.ParquetFile(path) as file:
+            yield from file.iter_batches(batch_size=GROUP_ROWS, columns=columns)
+    except (pa.ArrowException, OSError):
+        raise SnapshotError(f"{path.name} of this snapshot is damaged or cannot be read; make a new one") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ from sqlalchemy import Connection, Select, select
 from certloop.agentrl.signals import schema as signal_schema
 from certloop.agentrl.signals.schema import Signal
 from certloop.agentrl.store.engine import cipher_of
-from certloop.agentrl.store.errors import ErasedError, NotFoundError
+from certloop.agentrl.store.errors import ErasedError, EventError, NotFoundError
 from certloop.agentrl.store.events import Event, Kind, from_row, instant
 from certloop.agentrl.store.schema import events
 from certloop.agentrl.trajectory import Consent, Outcome, Trajectory, codec
@@ -100,10 +101,13 @@ def stream(
 ) -> Iterator[StoredTrajectory]:
     """Every stored trajectory that the filters let through, oldest first. Erased ones are not there.
 
-    The connection's transaction is one view of the store. Raises ValueError when rewards are filtered without ``reward_of``.
+    The connection's transaction is one view of the store. Raises ValueError when rewards are filtered without ``reward_of``,
+    EventError when the bounds are no numbers.
     """
     if filters.wants_reward and reward_of is None:
         raise ValueError("a filter on rewards needs the fold that makes one")
+    if any(bound is not None and math.isnan(bound) for bound in (filters.min_reward, filters.max_reward)):
+        raise EventError("a bound of rewards must be a number")
     after, cipher = 0, cipher_of(connection)
     while rows := connection.execute(_page(tenant, filters, after, page)).all():
         heads = [from_row(row, cipher) for row in rows]
@@ -204,17 +208,23 @@ def one(connection: Connection, tenant: str, traj_id: str) -> StoredTrajectory:
     return next(assemble(connection, tenant, [from_row(row, cipher_of(connection))]))
 
 
+def event(connection: Connection, tenant: str, event_id: str) -> Event | None:
+    """One event of the tenant by its id, of whatever kind."""
+    row = connection.execute(select(events).where(events.c.tenant == tenant, events.c.event_id == event_id)).first()
+    return None if row is None else from_row(row, cipher_of(connection))
+
+
 def document(connection: Connection, tenant: str, document_id: str) -> StoredDocument:
     """One document. Raises NotFoundError, ErasedError."""
     query = select(events).where(events.c.tenant == tenant, events.c.kind == str(Kind.DOCUMENT), events.c.event_id == document_id)
     row = connection.execute(query).first()
     if row is None:
         raise NotFoundError("no document with this id in this tenant")
-    event = from_row(row, cipher_of(connection))
-    if event.payload is None:
-        raise ErasedError(f"this document was erased (erasure {event.erasure_id})")
+    found = from_row(row, cipher_of(connection))
+    if found.payload is None:
+        raise ErasedError(f"this document was erased (erasure {found.erasure_id})")
     state, _ = consent_states(connection, tenant, [document_id])[document_id]
-    return StoredDocument(document_id, event.doc_type, event.created_at, tuple(event.payload["images"]), state)
+    return StoredDocument(document_id, found.doc_type, found.created_at, tuple(found.payload["images"]), state)
 
 
 def log(connection: Connection, tenant: str, kind: Kind | None = None, after: int = 0, page: int = 1000) -> Iterator[Event]:

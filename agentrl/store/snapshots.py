@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from certloop.agentrl.signals.schema import Signal
 from certloop.agentrl.store import reader
 from certloop.agentrl.store.blobs import replace_synced
 from certloop.agentrl.store.engine import reading, writing
-from certloop.agentrl.store.errors import ConsentError, ErasedError, SnapshotErasedError, SnapshotError
+from certloop.agentrl.store.errors import ConsentError, ErasedError, SnapshotErasedError, SnapshotError, StoreError
 from certloop.agentrl.store.events import Kind, NewEvent, canonical, new_id, now
 from certloop.agentrl.store.exporters.answers import approved_answer
 from certloop.agentrl.store.log import append
@@ -117,6 +118,9 @@ def create_snapshot(
             parts = write_parts(target, (_values(stored, reward_of) for stored in stream))
         manifest = _manifest(store, snapshot_id, filters, reward_name, parts)
         _register(store, target, manifest, actor)
+    except StoreError:  # some are OSErrors, too
+        shutil.rmtree(target, ignore_errors=True)
+        raise
     except OSError as error:
         shutil.rmtree(target, ignore_errors=True)
         raise SnapshotError(f"the snapshot cannot be written: {error.strerror or type(error).__name__}") from None
@@ -134,11 +138,16 @@ def load_snapshot(store: TenantStore, folder: Path) -> Snapshot:
         raise SnapshotError("this snapshot belongs to another tenant")
     if "withdrawn" in manifest:
         raise SnapshotErasedError("this snapshot was withdrawn because a subject in it was erased; make a new one")
-    for part in manifest["parts"]:
-        path = folder / part["name"]
-        if not path.is_file() or _file_sha256(path) != part["sha256"]:
-            raise SnapshotError(f"{part['name']} of this snapshot is missing or was changed; make a new one")
-    _refuse_withdrawn(store, [folder / part["name"] for part in manifest["parts"]], Consent(manifest["filters"]["consent"]))
+    try:
+        parts = {folder / str(part["name"]): str(part["sha256"]) for part in manifest["parts"]}
+        consent = Consent(manifest["filters"]["consent"])
+    except (KeyError, TypeError, ValueError):
+        raise SnapshotError("the manifest of this snapshot was changed; make a new one") from None
+    for path, sha256 in parts.items():
+        if not path.is_file() or _file_sha256(path) != sha256:
+            raise SnapshotError(f"{path.name} of this snapshot is missing or was changed; make a new one")
+    _refuse_changed(store, folder, manifest)
+    _refuse_withdrawn(store, list(parts), consent)
     return Snapshot(folder, manifest)
 
 
@@ -164,8 +173,11 @@ def withdraw(store: TenantStore, gone: set[str], erasure_id: str) -> tuple[tuple
             unseen.append(str(folder))
             continue
         parts = sorted(folder.glob("*.parquet"))
-        finished = (folder / MANIFEST).is_file()
-        if finished and not any(set(ids) & gone for part in parts for ids in document_ids(part)):
+        partials = list(folder.glob("*.partial"))
+        if _is_withdrawn(folder):
+            if not parts and not partials:
+                continue  # emptied by an earlier erasure; a writer that was killed later may have left parts after that
+        elif (folder / MANIFEST).is_file() and not _may_hold(parts, gone):
             continue
         tombstone = {
             "schema": SCHEMA,
@@ -174,10 +186,25 @@ def withdraw(store: TenantStore, gone: set[str], erasure_id: str) -> tuple[tuple
             "withdrawn": {"erasure": erasure_id, "at": now()},
         }
         replace_synced(folder / MANIFEST, (canonical(tombstone) + "\n").encode())
-        for part in [*parts, *folder.glob("*.partial")]:
+        for part in [*parts, *partials]:
             part.unlink(missing_ok=True)
         emptied.append(snapshot_id)
     return tuple(emptied), tuple(unseen)
+
+
+def _is_withdrawn(folder: Path) -> bool:
+    try:
+        return "withdrawn" in read_manifest(folder)
+    except SnapshotError:
+        return False
+
+
+def _may_hold(parts: Iterable[Path], gone: set[str]) -> bool:
+    """Whether one of these documents is in the parts, or a part is damaged and nobody can say."""
+    try:
+        return any(set(ids) & gone for part in parts for ids in document_ids(part))
+    except SnapshotError:
+        return True
 
 
 def _check_named(store: TenantStore, filters: Filters) -> None:
@@ -222,6 +249,15 @@ def _register(store: TenantStore, folder: Path, manifest: dict[str, Any], actor:
         replace_synced(folder / MANIFEST, data)
 
 
+def _refuse_changed(store: TenantStore, folder: Path, manifest: Mapping[str, Any]) -> None:
+    """The log knows the hash of every registered manifest: a part and its hash that were changed together are seen, too."""
+    with reading(store.engine, store.tenant) as connection:
+        event = reader.event(connection, store.tenant, str(manifest.get("snapshot_id")))
+    known = None if event is None or event.kind is not Kind.SNAPSHOT or event.payload is None else event.payload
+    if known is not None and known.get("manifest_sha256") != _file_sha256(folder / MANIFEST):
+        raise SnapshotError("the manifest of this snapshot was changed; make a new one")
+
+
 def _refuse_withdrawn(store: TenantStore, parts: list[Path], consent: Consent) -> None:
     """A snapshot is good for what its subjects allow now, not for what they allowed when it was made."""
     with reading(store.engine, store.tenant) as connection:
@@ -263,10 +299,16 @@ def _values(stored: StoredTrajectory, reward_of: RewardOf | None) -> dict[str, A
         "n_steps": len(trajectory.steps),
         "final_json": trajectory.final_json,
         "ground_truth": approved_answer(trajectory, stored.signals),
-        "reward": None if reward_of is None else reward_of(trajectory, stored.signals),
+        "reward": None if reward_of is None else _finite(reward_of(trajectory, stored.signals)),
         "trajectory": canonical(rest),
         "signals": canonical([signal_schema.to_json(signal) for signal in stored.signals]),
     }
+
+
+def _finite(reward: float | None) -> float | None:
+    if reward is not None and not math.isfinite(reward):
+        raise SnapshotError("a reward must be finite: the fold gave none that is; nothing was written")
+    return reward
 
 
 def _row(values: Mapping[str, Any]) -> SnapshotRow:

@@ -258,6 +258,7 @@ def _maker(
 @contextmanager
 def _lines(output: Path | None) -> Iterator[IO[str]]:
     """Standard output, or a file that appears only when it is whole. Links are followed; a device or pipe is written to."""
+    from certloop.agentrl.errors import CertloopError
     from certloop.errors import UsageError
 
     if output is None:
@@ -271,6 +272,8 @@ def _lines(output: Path | None) -> Iterator[IO[str]]:
             yield file
         if aside is not None:
             aside.replace(target)
+    except CertloopError:  # some are OSErrors, too
+        raise
     except OSError as error:
         raise UsageError(f"cannot write {output}: {error.strerror or type(error).__name__}") from None
     finally:

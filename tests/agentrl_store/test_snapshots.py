@@ -13,6 +13,7 @@ import pytest
 from certloop.agentrl.signals.schema import Reason, Scope, Signal
 from certloop.agentrl.store import (
     ConsentError,
+    EventError,
     Filters,
     NotFoundError,
     SnapshotErasedError,
@@ -165,9 +166,59 @@ def test_an_erasure_while_a_snapshot_is_written_wins(three: TenantStore, tmp_pat
         return parts
 
     monkeypatch.setattr(module, "write_parts", erase_meanwhile)
-    with pytest.raises((SnapshotErasedError, SnapshotError)):
+    with pytest.raises(SnapshotErasedError, match="make it again"):
         create_snapshot(three, tmp_path, actor="me")
     assert not list(tmp_path.rglob("*.parquet"))
+
+
+def test_parts_that_a_killed_writer_left_after_an_erasure_go_with_the_next(three: TenantStore, tmp_path: Path) -> None:
+    made = create_snapshot(three, tmp_path, actor="me")
+    part = made.parts[0].read_bytes()
+    erase(three, find_documents(three, traj_id="a"), actor="desk", reason="request")
+    made.parts[0].write_bytes(part)  # its writer still had the old view, and died before it saw the tombstone
+    done = erase(three, find_documents(three, traj_id="b"), actor="desk", reason="request")
+    assert done.snapshots == (made.snapshot_id,)
+    assert not list(tmp_path.rglob("*.parquet"))
+    assert erase(three, find_documents(three, traj_id="c"), actor="desk", reason="request").snapshots == ()
+
+
+def test_a_damaged_part_stops_no_erasure(three: TenantStore, store: Store, tmp_path: Path) -> None:
+    """Nobody can say whom a damaged part is about, so it goes, too."""
+    made = create_snapshot(three, tmp_path, actor="me")
+    whole = made.parts[0].read_bytes()
+    made.parts[0].write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(SnapshotError, match="damaged"):
+        list(made.rows())
+    done = erase(three, find_documents(three, traj_id="a"), actor="desk", reason="request")
+    assert done.snapshots == (made.snapshot_id,)
+    assert not list(tmp_path.rglob("*.parquet"))
+    assert verify(store).clean
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"reward": "other"}, {"rows": 3}, {"parts": None}, {"parts": [{}]}, {"filters": {}}, {"filters": {"consent": "all"}}, None],
+)
+def test_a_changed_manifest_is_refused(three: TenantStore, tmp_path: Path, change: dict[str, Any] | None) -> None:
+    """Also where a part and its hash were changed together: the log knows the manifest's own hash."""
+    made = create_snapshot(three, tmp_path, actor="me", reward_name="fused")
+    manifest = json.loads((made.folder / "manifest.json").read_text())
+    if change is None:
+        rows = create_snapshot(three, tmp_path / "forged", Filters(doc_types=("y",)), actor="me")
+        made.parts[0].write_bytes(rows.parts[0].read_bytes())
+        change = {"parts": rows.manifest["parts"], "rows": rows.manifest["rows"]}
+    (made.folder / "manifest.json").write_text(json.dumps(manifest | change))
+    with pytest.raises(SnapshotError, match="manifest of this snapshot was changed"):
+        load_snapshot(three, made.folder)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_fold_that_gives_no_number_writes_nothing(three: TenantStore, tmp_path: Path, value: float) -> None:
+    with pytest.raises(SnapshotError, match="finite"):
+        create_snapshot(three, tmp_path, actor="me", reward_of=lambda *_: value)
+    assert not list(tmp_path.rglob("*.parquet"))
+    with pytest.raises(EventError, match="number"):
+        list(three.trajectories(Filters(min_reward=float("nan")), fused_reward))
 
 
 def test_changed_unfinished_and_foreign_snapshots_are_refused(
