@@ -136,25 +136,39 @@ def reading(engine: Engine, tenant: str | None) -> Iterator[Connection]:
     options: dict[str, Any] = {}
     if engine.dialect.name == "postgresql":
         options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
-    try:
-        with guarded(), engine.connect().execution_options(**options) as connection, connection.begin():
-            set_tenant(connection, tenant)
-            yield connection
-    except UnicodeEncodeError:
-        raise NotFoundError("the store holds nothing by a name that is no text (half a character in it)") from None
+    no_text = NotFoundError("the store holds nothing by a name that is no text (half a character or a NUL in it)")
+    with guarded(), _texts(no_text), engine.connect().execution_options(**options) as connection, connection.begin():
+        set_tenant(connection, tenant)
+        yield connection
 
 
 @contextmanager
 def writing(engine: Engine, tenant: str | None) -> Iterator[Connection]:
     """One transaction; when the block ends it is durable. Writers of one tenant queue (SQLite: writers of one file)."""
+    no_text = EventError("a text that is no text (half a character or a NUL in it) cannot be stored")
+    with (
+        guarded(),
+        _texts(no_text),
+        engine.connect().execution_options(store_writes=True) as connection,
+        connection.begin(),
+    ):
+        set_tenant(connection, tenant)
+        if tenant is not None and connection.dialect.name == "postgresql":
+            connection.execute(_WRITE_LOCK, {"t": f"certloop:{tenant}", "idle": WRITER_IDLE})
+        yield connection
+
+
+@contextmanager
+def _texts(otherwise: StoreError) -> Iterator[None]:
+    """No database stores half a character, and Postgres no NUL either: nothing is found by such a name."""
     try:
-        with guarded(), engine.connect().execution_options(store_writes=True) as connection, connection.begin():
-            set_tenant(connection, tenant)
-            if tenant is not None and connection.dialect.name == "postgresql":
-                connection.execute(_WRITE_LOCK, {"t": f"certloop:{tenant}", "idle": WRITER_IDLE})
-            yield connection
+        yield
     except UnicodeEncodeError:
-        raise EventError("a text that is no text (half a character in it) cannot be stored") from None
+        raise otherwise from None
+    except DBAPIError as error:
+        if "NUL (0x00)" in str(error.orig):
+            raise otherwise from None
+        raise
 
 
 def set_tenant(connection: Connection, tenant: str | None) -> None:
@@ -179,6 +193,8 @@ def _translated(error: DBAPIError) -> StoreError:
     kind = type(error.orig).__name__
     if "database is locked" in words or "database is busy" in words:
         return StoreBusyError("another process held the database longer than the busy timeout; try again")
+    if "is full" in words or "No space left" in words:
+        return StoreUnavailableError("the disk of the database is full; make room and try again")
     if "append-only" in words:
         return StoreError("events and audit rows are append-only")
     if "malformed" in words or "not a database" in words or "disk image" in words:

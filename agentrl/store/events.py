@@ -91,6 +91,8 @@ def canonical(value: Any) -> str:
 
 def row_values(cipher: Cipher, tenant: str, position: int, event: NewEvent) -> dict[str, Any]:
     """The columns of a new row. The salt keeps an erased payload's hash from being guessed; the row's hash outlives it."""
+    if any("\0" in (word or "") for word in (event.event_id, event.document_id, event.traj_id, event.doc_type)):
+        raise EventError("an id or a type must not hold a NUL character")  # Postgres takes none
     payload, salt = seal_text(cipher, tenant, event.event_id, canonical(event.payload)), secrets.token_hex(16)
     values: dict[str, Any] = {
         "tenant": tenant,

@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, func, insert, select
 
 from certloop.agentrl.store.engine import cipher_of
+from certloop.agentrl.store.errors import EventError
 from certloop.agentrl.store.events import NewEvent, canonical, now, row_values
 from certloop.agentrl.store.schema import audit, events
 
@@ -50,6 +51,8 @@ def append(
 def add_audit(connection: Connection, tenant: str, actor: str, action: str, details: Mapping[str, Any]) -> None:
     """Add one row to the tenant's chain; in a sealed store it bears a keyed mark. ``details`` holds ids and counts, never
     content."""
+    if "\0" in actor:
+        raise EventError("an actor must not hold a NUL character")  # Postgres takes none
     head = connection.execute(
         select(audit.c.position, audit.c.hash).where(audit.c.tenant == tenant).order_by(audit.c.position.desc()).limit(1)
     ).first()

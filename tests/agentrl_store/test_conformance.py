@@ -62,6 +62,20 @@ def test_any_text_survives(acme: TenantStore, make_trajectory: Make, words: str)
     assert acme.trajectory("t-1").trajectory.final_json == words
 
 
+def test_a_nul_in_a_name_is_refused_and_finds_nothing(acme: TenantStore, make_trajectory: Make) -> None:
+    """Postgres holds no NUL, so no store does: it could not move there."""
+    put(acme, make_trajectory("t-1"))
+    for bad in (make_trajectory("a\0b"), make_trajectory("t-2", doc_type="a\0b")):
+        with pytest.raises(EventError, match="NUL"):
+            put(acme, bad)
+    with pytest.raises(EventError, match="NUL"):
+        acme.note("a\0b", "reveal")
+    for question in (acme.trajectory, acme.document, acme.get_blob):
+        with pytest.raises(NotFoundError):
+            question("t-1\0")
+    assert len(list(acme.trajectories())) == 1
+
+
 def test_another_tenants_ids_do_not_exist(store: Store, make_trajectory: Make, make_signal: MakeSignal) -> None:
     acme, other = store.for_tenant("acme"), store.for_tenant("other")
     image = acme.put_blob(b"a page")
@@ -275,6 +289,21 @@ def test_a_pinned_head_shows_a_chain_that_was_cut(store: Store, tamper: Callable
     tamper("DELETE FROM store_audit WHERE position = 2")
     assert verify(store).clean
     assert [f.problem for f in verify(store, heads).findings] == ["audit_cut"]
+
+
+def test_a_tenant_that_vanished_from_the_list_is_found(
+    store: Store, tamper: Callable[[str], None], make_trajectory: Make
+) -> None:
+    for name in ("acme", "other"):
+        put(store.for_tenant(name), make_trajectory(tenant_id=name))
+    heads = verify(store).heads
+    tamper("DELETE FROM store_tenants WHERE tenant = 'acme'")
+    assert {(f.problem, f.tenant) for f in verify(store, heads).findings} == {("tenant_missing", "acme")}
+    unpinned = {f.problem for f in verify(store).findings}
+    assert unpinned == (
+        set() if store.engine.dialect.name == "postgresql" else {"tenant_missing"}
+    )  # rows show to their tenant only
+    assert verify(store, heads, ["other"]).clean
 
 
 def test_missing_and_changed_blobs_are_named(store: Store, make_trajectory: Make) -> None:
