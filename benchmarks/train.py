@@ -327,7 +327,8 @@ def study_fixed(setting: Setting) -> None:
         _saturate(study, rows, dev, saturated)
     start = str(saturated)
     notes = [
-        "500 labelled pages for everything; SFT at 2e-4 and then 5e-5 until 100 further pages gained no more; both arms go on there",
+        "500 labelled pages for everything; SFT, at rate 2e-4 and then 5e-5, until 100 further pages gained no more",
+        "both arms go on from there",
         "gain on start: on the start of SFT",
     ]
     study.arm("SFT, saturated", 0, lambda: (study.student(start), {}))
