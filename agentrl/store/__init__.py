@@ -23,6 +23,7 @@ from certloop.agentrl.store.erase import (
     find_documents,
     finish_erasures,
     remove_orphans,
+    replay_journal,
 )
 from certloop.agentrl.store.errors import (
     BackupError,
@@ -75,5 +76,6 @@ __all__ = [
     "StoreUnavailableError", "StoreUrlError", "StoredDocument", "StoredTrajectory", "TenantError", "TenantStore",
     "add_signals", "apply_retention", "backup", "create_snapshot", "erase", "expired_documents", "find_documents",
     "finish_erasures", "load_snapshot", "open_blobs", "own_redactor", "read_key", "record_result", "redact_json",
-    "redact_signal", "redact_trajectory", "remove_orphans", "restore", "set_consent", "share_trajectory", "verify",
+    "redact_signal", "redact_trajectory", "remove_orphans", "replay_journal", "restore", "set_consent", "share_trajectory",
+    "verify",
 ]  # fmt: skip

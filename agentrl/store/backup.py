@@ -21,14 +21,22 @@ from typing import Any
 from sqlalchemy import Table, insert, select, update
 
 from certloop.agentrl.store.batch import BLOB
-from certloop.agentrl.store.blobs import LocalBlobs, open_blobs, replace_synced, sync_folder, write_synced
+from certloop.agentrl.store.blobs import (
+    BlobStore,
+    LocalBlobs,
+    check_tenant,
+    open_blobs,
+    replace_synced,
+    sync_folder,
+    write_synced,
+)
 from certloop.agentrl.store.cipher import Cipher
-from certloop.agentrl.store.engine import PLAIN, parse_url, reading, writing
+from certloop.agentrl.store.engine import PLAIN, parse_url, reading, set_tenant, writing
 from certloop.agentrl.store.erase import JOURNAL, finish_erasures, replay_journal
-from certloop.agentrl.store.errors import BackupError, BlobMissingError, StoreError
+from certloop.agentrl.store.errors import BackupError, BlobCorruptError, BlobMissingError, StoreError
 from certloop.agentrl.store.events import now
-from certloop.agentrl.store.schema import TENANT_TABLES, audit, links, meta
-from certloop.agentrl.store.store import Store, check_key
+from certloop.agentrl.store.schema import TENANT_TABLES, audit, links, meta, tenants
+from certloop.agentrl.store.store import Store, beside, check_key
 from certloop.agentrl.store.verify import verify
 
 SCHEMA = "certloop.backup/1"
@@ -95,34 +103,109 @@ def restore(
 
     The journals of erasures are that of the backup, that of the blobs where the store goes and, with ``journal_url``, that of the
     blobs it had before. A backup of a sealed store is sealed, too: ``cipher`` must be the same. Raises StoreKeyError for another
-    one, BackupError when the backup is incomplete or changed, or the target is not empty.
+    one, BackupError when the backup is incomplete, damaged or changed, or the target is not empty: then no store is made. One
+    that was damaged before its backup is there all the same; the BackupError says what does not verify.
     """
     with _said(folder):
         return _restore(folder, url, blob_url, actor, journal_url, cipher)
 
 
 def _restore(folder: Path, url: str, blob_url: str, actor: str, journal_url: str, cipher: Cipher | None) -> Restored:
-    manifest = _checked(folder)
-    check_key(manifest["key_id"], cipher or PLAIN)
-    parsed = parse_url(url)
-    if manifest["kind"] == BackupKind.SQLITE:
-        if parsed.get_backend_name() != "sqlite":
+    manifest, cipher = _checked(folder), cipher or PLAIN
+    check_key(manifest["key_id"], cipher)
+    parsed, source = parse_url(url), LocalBlobs(folder / "blobs", cipher)
+    journal = open_blobs(journal_url, cipher) if journal_url else None
+    if parsed.get_backend_name() != "sqlite":
+        if manifest["kind"] == BackupKind.SQLITE:
             raise BackupError("this backup is an SQLite file; make a portable one to move to Postgres")
-        target = Path(str(parsed.database))
-        if target.exists():
-            raise BackupError("there is a store at the target already; restore into an empty place")
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        aside = target.with_name(f".{target.name}.restoring")
-        shutil.copyfile(folder / "store.db", aside)
-        aside.chmod(0o600)
-        _sync(aside)
-        aside.replace(target)
-        sync_folder(target.parent)
-    with Store.open(url, blob_url, cipher=cipher) as store:
-        if manifest["kind"] == BackupKind.PORTABLE:
+        with Store.open(url, blob_url, cipher=cipher) as store:
+            _refuse_used(store)
+            blobs = _put_blobs(source, store.blobs, manifest, journal)
             _read_tables(store, folder)
-    with Store.open(url, blob_url, cipher=cipher) as store:  # again: the salt of its subject keys is now the backup's
-        return _after(store, folder, manifest, actor, journal_url)
+        again = _erase_again(url, blob_url, cipher, actor)
+    else:
+        target = _free(Path(str(parsed.database)))
+        aside = target.with_name(f".{target.name}.restoring")
+        blob_url, building = blob_url or str(beside(target)), parsed.set(database=str(aside)).render_as_string()
+        blobs = _put_blobs(source, open_blobs(blob_url, cipher), manifest, journal)
+        try:
+            _remove_database(aside)  # of a restore that was killed
+            if manifest["kind"] == BackupKind.SQLITE:
+                shutil.copyfile(folder / "store.db", aside)
+                aside.chmod(0o600)
+            else:
+                with Store.open(building, blob_url, cipher=cipher) as store:
+                    _read_tables(store, folder)
+            again = _erase_again(building, blob_url, cipher, actor)
+            _sync(aside)
+            _free(target)
+            aside.replace(target)  # here the store begins to be: whole, or not at all
+            sync_folder(target.parent)
+        finally:
+            _remove_database(aside)
+    with Store.open(url, blob_url, cipher=cipher) as store:
+        report, names = verify(store, manifest["heads"]), store.tenants()
+    if not report.clean:
+        first = report.findings[0]
+        raise BackupError(
+            f"restored, but it does not verify: {first.problem} at {first.what}, {len(report.findings)} in all; "
+            "`certloop store verify` lists them"
+        )
+    return Restored(names, report.events, blobs, again)
+
+
+def _free(target: Path) -> Path:
+    """The target when nothing is there. SQLite would read the log of a lost database into the one that is put beside it."""
+    if target.exists():
+        raise BackupError("there is a store at the target already; restore into an empty place")
+    left = [p.name for end in ("-wal", "-journal") if (p := target.with_name(target.name + end)).exists()]
+    if left:
+        raise BackupError(f"{left[0]} of a lost database lies at the target; move it away first")
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return target
+
+
+def _refuse_used(store: Store) -> None:
+    if store.tenants():
+        raise BackupError("there is a store at the target already; restore into an empty place")
+
+
+def _remove_database(path: Path) -> None:
+    for end in ("", "-wal", "-shm", "-journal"):
+        path.with_name(path.name + end).unlink(missing_ok=True)
+
+
+def _put_blobs(source: LocalBlobs, target: BlobStore, manifest: dict[str, Any], journal: BlobStore | None) -> int:
+    """Blobs before rows: a backup with a damaged or missing one is refused while nothing names them. What was erased is known
+    before the rows come, too. Returns how many blobs of tenants there are."""
+    for entries in (source, *([journal] if journal is not None else [])):
+        for sha256 in entries.list(JOURNAL):
+            target.put(JOURNAL, entries.get(JOURNAL, sha256))
+    total = 0
+    for tenant, expected in manifest["blobs"].items():
+        count = 0
+        for sha256 in source.list(tenant):
+            try:
+                target.put(tenant, source.get(tenant, sha256))
+            except BlobCorruptError:
+                raise BackupError(f"blob {sha256} of this backup is damaged; use another backup") from None
+            count += 1
+        if count < expected:
+            raise BackupError(f"{expected - count} blobs of tenant {tenant} are missing in this backup; use another backup")
+        total += count
+    return total
+
+
+def _erase_again(url: str, blob_url: str, cipher: Cipher, actor: str) -> int:
+    """What the journal says was erased after the backup was made. The store is opened anew: its salt is the backup's now."""
+    again = 0
+    with Store.open(url, blob_url, cipher=cipher) as store:
+        for tenant in store.tenants():
+            handle = store.for_tenant(tenant)
+            finish_erasures(handle, actor)
+            again += (count := replay_journal(handle, store.blobs, actor))
+            handle.note(actor, "restore", erased_again=count)
+    return again
 
 
 @contextmanager
@@ -136,26 +219,6 @@ def _said(folder: Path) -> Iterator[None]:
         raise BackupError(f"{error.filename or folder} cannot be used: {error.strerror or type(error).__name__}") from None
     except sqlite3.Error as error:
         raise BackupError(f"the database cannot be copied ({type(error).__name__}); is there room in {folder}?") from None
-
-
-def _after(store: Store, folder: Path, manifest: dict[str, Any], actor: str, journal_url: str) -> Restored:
-    source, count = LocalBlobs(folder / "blobs", store.cipher), 0
-    for tenant in (*store.tenants(), JOURNAL):
-        for sha256 in source.list(tenant):
-            store.blobs.put(tenant, source.get(tenant, sha256))
-            count += tenant != JOURNAL
-    again = 0
-    for tenant in store.tenants():
-        handle = store.for_tenant(tenant)
-        finish_erasures(handle, actor)
-        for journal in (store.blobs, *([open_blobs(journal_url, store.cipher)] if journal_url else [])):
-            again += replay_journal(handle, journal, actor)
-        handle.note(actor, "restore", erased_again=again)
-    report = verify(store, manifest["heads"])
-    if not report.clean:
-        first = report.findings[0]
-        raise BackupError(f"the restored store does not verify: {first.problem} at {first.what}, {len(report.findings)} in all")
-    return Restored(store.tenants(), report.events, count, again)
 
 
 def _checked(folder: Path) -> dict[str, Any]:
@@ -210,14 +273,14 @@ def _write_tables(store: Store, folder: Path) -> list[str]:
 
 
 def _read_tables(store: Store, folder: Path) -> None:
-    if store.tenants():
-        raise BackupError("there is a store at the target already; restore into an empty place")
+    """All rows of all tenants in one transaction: a restore that is killed leaves none."""
+    _refuse_used(store)
     with writing(store.engine, None) as connection:
         for row in _rows(folder / "meta.jsonl"):
             connection.execute(update(meta).where(meta.c.key == row["key"]).values(value=row["value"]))
-    for path in sorted((folder / "tenants").iterdir()) if (folder / "tenants").is_dir() else []:
-        store.for_tenant(path.name)
-        with writing(store.engine, path.name) as connection:
+        for path in sorted((folder / "tenants").iterdir()) if (folder / "tenants").is_dir() else []:
+            connection.execute(insert(tenants), {"tenant": check_tenant(path.name), "created_at": now()})
+            set_tenant(connection, path.name)
             for table in TENANT_TABLES:
                 for page in _pages(path / f"{table.name}.jsonl", table):
                     connection.execute(insert(table), page)
@@ -230,10 +293,11 @@ def _copy_blobs(store: Store, folder: Path) -> dict[str, int]:
         with reading(store.engine, tenant) as connection:
             query = select(links.c.key).where(links.c.tenant == tenant, links.c.kind == BLOB).distinct()
             wanted = connection.execute(query).scalars().all()
-        counts[tenant] = len(wanted)
+        counts[tenant] = 0
         for sha256 in wanted:
             try:
                 copy.put(tenant, store.blobs.get(tenant, sha256))
+                counts[tenant] += 1
             except BlobMissingError:
                 with reading(store.engine, tenant) as connection:
                     if connection.execute(query.where(links.c.key == sha256)).first() is not None:

@@ -136,21 +136,27 @@ def apply_retention(store: TenantStore, *, keep_days: float, actor: str, today: 
 
 def replay_journal(store: TenantStore, journal: BlobStore, actor: str) -> int:
     """Erase again what the journal says was erased after this store's backup was made; returns how many documents."""
+    here = undone(store, journal)
+    if here:
+        erase(store, here, actor=actor, reason="restored backup")
+    return len(here)
+
+
+def undone(store: TenantStore, journal: BlobStore) -> tuple[str, ...]:
+    """The documents that the journal says were erased and that are there all the same."""
     gone: set[str] = set()
     for sha256 in journal.list(JOURNAL):
         entry = json.loads(journal.get(JOURNAL, sha256))
         if entry["tenant"] == store.tenant:
             gone |= set(entry["documents"])
+    here: set[str] = set()
     with reading(store.engine, store.tenant) as connection:
-        here = set()
         for part in _parts(sorted(gone)):
             query = select(events.c.event_id).where(
                 events.c.tenant == store.tenant, events.c.event_id.in_(part), events.c.payload.is_not(None)
             )
             here |= set(connection.execute(query).scalars())
-    if here:
-        erase(store, here, actor=actor, reason="restored backup")
-    return len(here)
+    return tuple(sorted(here))
 
 
 def remove_orphans(store: TenantStore, *, actor: str, older_than_s: float = ORPHAN_AGE_S) -> int:
@@ -159,16 +165,18 @@ def remove_orphans(store: TenantStore, *, actor: str, older_than_s: float = ORPH
     A writer whose blob was taken all the same, because it waited longer than ``older_than_s``, gets BlobMissingError: it never
     stores a row without its blob.
     """
-    with writing(store.engine, store.tenant) as connection:
-        query = select(links.c.key).where(links.c.tenant == store.tenant, links.c.kind == BLOB)
-        named = set(connection.execute(query.distinct()).scalars())
-        count = 0
-        for sha256 in list(store.blobs.list(store.tenant)):
-            if sha256 not in named and store.blobs.age_s(store.tenant, sha256) >= older_than_s:
-                count += store.blobs.delete(store.tenant, sha256)
-        if count:
-            add_audit(connection, store.tenant, actor, "sweep", {"blobs": count})
-    return count
+    old = [sha for sha in store.blobs.list(store.tenant) if store.blobs.age_s(store.tenant, sha) >= older_than_s]
+    total = 0
+    for part in _parts(old):  # the write lock keeps a row from naming one meanwhile; nobody waits for it longer than a part takes
+        with writing(store.engine, store.tenant) as connection:
+            query = select(links.c.key).where(links.c.tenant == store.tenant, links.c.kind == BLOB, links.c.key.in_(part))
+            named = set(connection.execute(query.distinct()).scalars())
+            nameless = [sha for sha in part if sha not in named and store.blobs.age_s(store.tenant, sha) >= older_than_s]
+            count = sum(store.blobs.delete(store.tenant, sha) for sha in nameless)
+            if count:
+                add_audit(connection, store.tenant, actor, "sweep", {"blobs": count})
+        total += count
+    return total
 
 
 def _finish(store: TenantStore, erasure_id: str, tombstone: Any, actor: str) -> Erasure:

@@ -19,7 +19,7 @@ from certloop.agentrl.store.schema import meta, tenants
 from certloop.agentrl.store.tenant import TenantStore
 
 
-def _beside(sqlite_file: Path) -> Path:
+def beside(sqlite_file: Path) -> Path:
     """A folder of its own for each database file: two that shared one would sweep each other's images."""
     return sqlite_file.parent / ("blobs" if sqlite_file.name == "store.db" else f"{sqlite_file.name}.blobs")
 
@@ -66,7 +66,7 @@ class Store:
         if not blob_url:
             if sqlite_file is None:
                 raise StoreUrlError("a Postgres store needs a place for its blobs; set CERTLOOP_BLOB_URL")
-            blob_url = str(_beside(sqlite_file))
+            blob_url = str(beside(sqlite_file))
         engine = make_engine(parsed, busy_timeout_s)
         try:
             cipher = cipher or PLAIN

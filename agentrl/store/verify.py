@@ -15,7 +15,7 @@ from sqlalchemy import Connection, select, text
 from certloop.agentrl.store.batch import BLOB
 from certloop.agentrl.store.cipher import Cipher
 from certloop.agentrl.store.engine import cipher_of, reading
-from certloop.agentrl.store.erase import unfinished
+from certloop.agentrl.store.erase import undone, unfinished
 from certloop.agentrl.store.errors import BlobCorruptError, BlobMissingError, StoreError
 from certloop.agentrl.store.events import Kind, from_row, payload_sha256, row_sha256
 from certloop.agentrl.store.log import GENESIS, audit_hash, events_digest
@@ -72,6 +72,7 @@ def verify(store: Store, heads: dict[str, str] | None = None, tenants: Collectio
                 findings += _chain(connection, tenant, state, (heads or {}).get(tenant))
                 findings += _blobs(connection, handle, state)
             findings += _unfinished(handle)
+            findings += _undone(handle)
         except StoreError as error:
             findings.append(Finding(tenant, "unreadable", "database", f"rows cannot be read: {error.message}"))
     return Report(tuple(findings), state.heads, state.events, state.blobs, state.orphans)
@@ -246,3 +247,9 @@ def _unfinished(store: TenantStore) -> Iterator[Finding]:
     for erasure_id in sorted(found):
         message = "files of an erasure may still be there; run `certloop store erase --resume`"
         yield Finding(store.tenant, "erasure_unfinished", f"erasure {erasure_id}", message)
+
+
+def _undone(store: TenantStore) -> Iterator[Finding]:
+    for document_id in undone(store, store.blobs):
+        message = "erased once and here again: a backup was restored; run `certloop store erase --resume`"
+        yield Finding(store.tenant, "erasure_undone", f"document {document_id}", message)

@@ -233,7 +233,7 @@ def erase(
     older_than_days: Annotated[
         float | None, typer.Option(min=0, max=36500, metavar="DAYS", help="Every document handed in before that (retention).")
     ] = None,
-    resume: Annotated[bool, typer.Option(help="Finish erasures that a crash cut short.")] = False,
+    resume: Annotated[bool, typer.Option(help="Finish erasures that a crash cut short or a restored backup undid.")] = False,
     reason: Annotated[str, typer.Option(metavar="WORDS", help="Stands in the tombstone; names nobody.")] = "request",
     yes: Annotated[bool, typer.Option("--yes", help="Really erase; without it only what would be reached is shown.")] = False,
     as_json: JsonOption = False,
@@ -249,7 +249,9 @@ def erase(
         handle = open_tenant(store, tenant)
         if resume:
             finished = stores.finish_erasures(handle, actor())
-            typer.echo(json.dumps({"finished": list(finished)}) if as_json else f"{len(finished)} erasures finished")
+            again = stores.replay_journal(handle, handle.blobs, actor())
+            said = f"{len(finished)} erasures finished" + (f", {again} documents erased again" if again else "")
+            typer.echo(json.dumps({"finished": list(finished), "erased_again": again}) if as_json else said)
             return
         if older_than_days is not None:
             found = stores.expired_documents(handle, keep_days=older_than_days)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -20,9 +22,12 @@ from certloop.agentrl.store import (
     backup,
     erase,
     find_documents,
+    open_blobs,
+    replay_journal,
     restore,
     verify,
 )
+from certloop.agentrl.store.erase import JOURNAL
 from certloop.agentrl.trajectory import Trajectory
 
 Make = Callable[..., Trajectory]
@@ -152,6 +157,94 @@ def test_a_missing_blob_stops_a_backup(filled: Store, tmp_path: Path) -> None:
     with pytest.raises(BlobMissingError, match=sha256):
         backup(filled, tmp_path / "backup", actor="operator")
     assert not (tmp_path / "backup" / "manifest.json").exists()
+
+
+def test_a_backup_with_a_damaged_or_missing_blob_makes_no_store(
+    filled: Store, backend: str, new_place: Places, tmp_path: Path
+) -> None:
+    sha256 = filled.for_tenant("acme").trajectory("t-1").trajectory.image_sha256[0]
+    for kind in kinds(backend):
+        backup(filled, tmp_path / kind, actor="operator", kind=kind)
+        (blob,) = (tmp_path / kind / "blobs" / "acme").rglob(sha256)
+        whole, place = blob.read_bytes(), new_place()
+        for damage, words in ((lambda b=blob: b.write_bytes(b"x"), f"{sha256}.* damaged"), (blob.unlink, "1 blobs .* missing")):
+            damage()
+            with pytest.raises(BackupError, match=words):
+                restore(tmp_path / kind, place.url, place.blob_url, actor="operator", cipher=place.cipher)
+            blob.write_bytes(whole)
+        assert not list(place.folder.glob("*.db*"))
+        restore(tmp_path / kind, place.url, place.blob_url, actor="operator", cipher=place.cipher)  # the place is still free
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+import importlib
+from certloop.agentrl.store import AesGcm, LocalBlobs
+module = importlib.import_module("certloop.agentrl.store.backup")
+
+def die(*_a, **_k):
+    os.kill(os.getpid(), 9)
+
+folder, url, blobs, sealed, where = sys.argv[1:]
+patched = {"blobs": (LocalBlobs, "put"), "erasing": (module, "replay_journal"), "end": (module, "_sync")}
+if where == "rows":
+    usual, told = module._rows, []
+    def dying(path):
+        for row in usual(path):
+            yield row
+        told.append(path)
+        if len(told) == 3:
+            die()
+    module._rows = dying
+else:
+    setattr(*patched[where], die)
+cipher = AesGcm(bytes(range(32))) if sealed else None
+module.restore(Path(folder), url, blobs, actor="operator", cipher=cipher)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["blobs", "rows", "erasing", "end"])
+def test_a_killed_restore_leaves_no_half_store(
+    filled: Store, backend: str, new_place: Places, tmp_path: Path, where: str
+) -> None:
+    backup(filled, tmp_path / "b", actor="operator", kind=BackupKind.PORTABLE)
+    acme, place = filled.for_tenant("acme"), new_place()
+    erase(acme, find_documents(acme, traj_id="t-1"), actor="desk", reason="request")
+    journal = open_blobs(place.blob_url or str(place.folder / "blobs"), place.cipher)
+    for sha256 in filled.blobs.list(JOURNAL):  # the blobs of the store that was lost are still there
+        journal.put(JOURNAL, filled.blobs.get(JOURNAL, sha256))
+    command = [sys.executable, "-c", KILLED, str(tmp_path / "b"), place.url, place.blob_url, "1" if place.cipher else "", where]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    killed = done.returncode == -9
+    assert killed or (where, backend, done.stderr) == ("end", "postgres", "")
+    if backend == "postgres" and where in ("erasing", "end"):  # all rows came in one transaction, and what is left is seen
+        with place.open() as store:
+            assert {f.problem for f in verify(store).findings} == ({"erasure_undone"} if where == "erasing" else set())
+            replay_journal(store.for_tenant("acme"), store.blobs, "operator")
+    else:
+        assert not (place.folder / "store.db").exists()
+        assert restore(tmp_path / "b", place.url, place.blob_url, actor="operator", cipher=place.cipher).erased_again == 1
+    with place.open() as store:
+        with pytest.raises(ErasedError):
+            store.for_tenant("acme").trajectory("t-1")
+        assert store.for_tenant("other").trajectory("t-1")
+        assert verify(store).clean
+    assert not list(place.folder.glob(".*restoring*"))
+
+
+@pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
+def test_the_log_of_a_lost_database_is_not_read_into_the_restored_one(filled: Store, new_place: Places, tmp_path: Path) -> None:
+    backup(filled, tmp_path / "backup", actor="operator")
+    place = new_place()
+    log = place.folder / "store.db-wal"
+    log.write_bytes(b"frames of another database")
+    with pytest.raises(BackupError, match=r"store\.db-wal of a lost database"):
+        restore(tmp_path / "backup", place.url, actor="operator")
+    assert log.read_bytes() == b"frames of another database"
+    log.rename(place.folder / "kept")
+    assert restore(tmp_path / "backup", place.url, actor="operator").events == 3 * 4 + 1
 
 
 @pytest.mark.slow
