@@ -14,6 +14,7 @@ from certloop.serve.api.shapes import Body, Bool, Cursor, DeliveryId, Limit, Ope
 from certloop.serve.people.actor import Actor
 from certloop.serve.people.roles import Permission
 from certloop.serve.webhooks import deliveries, endpoints
+from certloop.serve.webhooks.deliveries import Failure
 from certloop.serve.webhooks.outbox import Event
 
 router = APIRouter(prefix="/v1", tags=["webhooks"])
@@ -34,6 +35,7 @@ _DELIVERY: dict[str, JsonValue] = {
     "attempts": 2,
     "next_at": "2026-03-01T08:00:25.000000+00:00",
     "last_status": 502,
+    "last_error": None,
     "created_at": "2026-03-01T08:00:00.000000+00:00",
     "delivered_at": None,
 }
@@ -86,6 +88,7 @@ class DeliveryOut(BaseModel):
     attempts: int
     next_at: str | None
     last_status: int | None = Field(description="of the last answer; null: none came")
+    last_error: Failure | None = Field(description="why the last attempt brought no answer; null: one came, or none was made")
     created_at: str
     delivered_at: str | None
 

@@ -252,6 +252,7 @@ deliveries = Table(
     Column("attempts", Integer, nullable=False),
     Column("next_at", Text, nullable=False),
     Column("last_status", Integer),
+    Column("last_error", Text),  # why no answer came: a code of webhooks.deliveries.Failure
     Column("created_at", Text, nullable=False),
     Column("delivered_at", Text),
     Index("serve_deliveries_due", "state", "next_at"),

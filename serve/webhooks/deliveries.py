@@ -6,6 +6,7 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Row, select, update
@@ -31,6 +32,18 @@ LEASE = timedelta(seconds=60)
 """How long an attempt may take before another process may make it: longer than an attempt can."""
 
 
+class Failure(StrEnum):
+    """Why the last attempt brought no answer. A closed list: what a receiver or its network says is not repeated."""
+
+    UNRESOLVED = "unresolved"  # its name leads nowhere just now
+    REFUSED = "refused"  # its address is one that webhooks are not sent to
+    UNREACHABLE = "unreachable"  # nobody took the connection
+    TLS = "tls"  # its certificate is not valid for its name, or no TLS is spoken
+    TIMEOUT = "timeout"  # no answer in time
+    BROKEN = "broken"  # the connection ended before an answer, or what came was no HTTP
+    SWITCHED_OFF = "switched_off"  # the webhook was off, or gone, when the attempt was due
+
+
 @dataclass(frozen=True, slots=True)
 class Delivery:
     delivery_id: str
@@ -41,6 +54,7 @@ class Delivery:
     attempts: int
     next_at: str
     last_status: int | None
+    last_error: str | None
     created_at: str
     delivered_at: str | None
 
@@ -53,6 +67,7 @@ class Delivery:
             "attempts": self.attempts,
             "next_at": self.next_at if self.state == "pending" else None,
             "last_status": self.last_status,
+            "last_error": self.last_error,
             "created_at": self.created_at,
             "delivered_at": self.delivered_at,
         }
@@ -93,7 +108,7 @@ def claim(service: Service, tenant: str, limit: int) -> tuple[Due, ...]:
                 endpoint = None
             this = update(deliveries).where(deliveries.c.tenant == tenant, deliveries.c.delivery_id == row.delivery_id)
             if endpoint is None or endpoint.disabled_at is not None:
-                connection.execute(this.values(state="failed"))
+                connection.execute(this.values(state="failed", last_error=Failure.SWITCHED_OFF.value))
                 continue
             connection.execute(this.values(attempts=row.attempts + 1, next_at=written(now + LEASE)))
             signing = secrets_of(connection, endpoint, now)
@@ -107,21 +122,21 @@ def settle(
     status: int | None,
     *,
     retry_after_s: float | None = None,
-    refused: bool = False,
+    failure: Failure | None = None,
     rng: random.Random | None = None,
 ) -> str:
-    """Write what an attempt brought: ``status`` of the answer, None for none. 2xx: delivered. 410, or an address that is
-    ``refused``: the endpoint is switched off. Anything else is tried again, later and later.
+    """Write what an attempt brought: ``status`` of the answer, or why none came. 2xx: delivered. 410, or an address that is
+    refused: the endpoint is switched off. Anything else is tried again, later and later.
 
     Returns delivered | gone | refused | again | failed.
     """
     now = service.clock()
-    values: dict[str, Any] = {"last_status": status}
+    values: dict[str, Any] = {"last_status": status, "last_error": failure.value if failure is not None else None}
     if status is not None and 200 <= status < 300:
         result = "delivered"
         values |= {"state": "delivered", "delivered_at": written(now)}
-    elif refused or status == 410:
-        result = "refused" if refused else "gone"
+    elif failure is Failure.REFUSED or status == 410:
+        result = "refused" if failure is Failure.REFUSED else "gone"
         values |= {"state": "failed"}
     elif due.attempt >= MAX_ATTEMPTS:
         result = "failed"
@@ -212,6 +227,7 @@ def _delivery(row: Row[Any]) -> Delivery:
         attempts=row.attempts,
         next_at=row.next_at,
         last_status=row.last_status,
+        last_error=row.last_error,
         created_at=row.created_at,
         delivered_at=row.delivered_at,
     )

@@ -15,7 +15,7 @@ from standardwebhooks import Webhook
 
 from certloop.agentrl.errors import CertloopError
 from certloop.serve.errors import TargetError
-from certloop.serve.webhooks.deliveries import Due, claim, parse_retry_after, settle, tenants_with_due
+from certloop.serve.webhooks.deliveries import Due, Failure, claim, parse_retry_after, settle, tenants_with_due
 from certloop.serve.webhooks.targets import Resolve, resolve
 
 if TYPE_CHECKING:
@@ -88,17 +88,18 @@ class Sender:
                     _log.warning("a delivery could not be noted", exc_info=outcome)
 
     async def _attempt(self, client: httpx.AsyncClient, due: Due) -> None:
-        status, retry_after, refused = None, None, False
+        status, retry_after, failure = None, None, None
         try:
             async with asyncio.timeout(DEADLINE_S):
                 status, retry_after = await self._post(client, due)
         except TargetError as error:
-            refused = error.lasting
+            failure = Failure.REFUSED if error.lasting else Failure.UNRESOLVED
             _log.warning("webhook refused", exc_info=error, extra={"facts": _facts(due)})
         except (TimeoutError, httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+            failure = failure_of(error)
             facts = _facts(due) | {"class": type(error).__name__}
             _log.info("webhook attempt failed", extra={"facts": facts})
-        result = await asyncio.to_thread(settle, self._service, due, status, retry_after_s=retry_after, refused=refused)
+        result = await asyncio.to_thread(settle, self._service, due, status, retry_after_s=retry_after, failure=failure)
         self._service.metrics.webhook_attempt(result)
 
     async def _post(self, client: httpx.AsyncClient, due: Due) -> tuple[int, float | None]:
@@ -121,6 +122,22 @@ class Sender:
             return answer.status_code, parse_retry_after(answer.headers.get("retry-after"), now)
         finally:
             await answer.aclose()
+
+
+def failure_of(error: BaseException) -> Failure:
+    """What kept an answer from coming, told from what the client raised and what that came from."""
+    causes: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and cause not in causes:
+        causes.append(cause)
+        cause = cause.__cause__ or cause.__context__
+    if any(isinstance(each, ssl.SSLError) for each in causes):
+        return Failure.TLS
+    if isinstance(error, TimeoutError | httpx.TimeoutException):
+        return Failure.TIMEOUT
+    if isinstance(error, httpx.ConnectError | OSError):
+        return Failure.UNREACHABLE
+    return Failure.BROKEN
 
 
 def sign(secrets: Iterable[str], delivery_id: str, at: datetime, body: str) -> str:

@@ -6,6 +6,7 @@ import ipaddress
 import json
 import random
 import re
+import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
@@ -100,6 +101,10 @@ def happened(service: Service, event: Event = Event.DOCUMENT_DONE, tenant: str =
 def state(service: Service, webhook_id: str) -> list[tuple[str, int, int | None]]:
     rows = deliveries.page(service, ADMIN, webhook_id, state=None, before=None, limit=200)
     return [(row.state, row.attempts, row.last_status) for row in rows]
+
+
+def why(service: Service, webhook_id: str) -> list[str | None]:
+    return [row.last_error for row in deliveries.page(service, ADMIN, webhook_id, state=None, before=None, limit=200)]
 
 
 def test_a_delivery_is_signed_as_standard_webhooks_say(private: Service, receiver: Receiver) -> None:
@@ -230,6 +235,42 @@ def test_a_dead_endpoint_is_no_answer(private: Service, hands: Hands) -> None:
     happened(private)
     assert Sender(private).send_due() == 1
     assert state(private, made.webhook_id) == [("pending", 1, None)]
+    assert why(private, made.webhook_id) == ["unreachable"]
+
+
+def test_an_answer_that_is_no_http_or_never_ends_its_head_is_broken(private: Service) -> None:
+    for said in (b"220 mail.example.com ESMTP\r\n", b""):
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            made, _ = endpoints.create(
+                private, ADMIN, f"http://127.0.0.1:{listener.getsockname()[1]}/hook", [Event.DOCUMENT_DONE]
+            )
+
+            def answer(listener: socket.socket = listener, said: bytes = said) -> None:
+                connection, _ = listener.accept()
+                with connection:
+                    connection.recv(65536)
+                    connection.sendall(said)
+
+            thread = threading.Thread(target=answer, daemon=True)
+            thread.start()
+            happened(private)
+            assert Sender(private).send_due() == 1
+            thread.join(10)
+        assert (state(private, made.webhook_id), why(private, made.webhook_id)) == ([("pending", 1, None)], ["broken"])
+        endpoints.remove(private, ADMIN, made.webhook_id)
+
+
+def test_a_delivery_that_came_due_while_its_webhook_was_off_says_so(private: Service, receiver: Receiver) -> None:
+    made, _ = endpoints.create(private, ADMIN, receiver.url, [Event.DOCUMENT_DONE])
+    happened(private)
+    endpoints.change(private, ADMIN, made.webhook_id, disabled=True)
+    assert Sender(private).send_due() == 0
+    assert (state(private, made.webhook_id), why(private, made.webhook_id)) == ([("failed", 0, None)], ["switched_off"])
+    endpoints.change(private, ADMIN, made.webhook_id, disabled=False)
+    (failed,) = deliveries.page(private, ADMIN, made.webhook_id, state="failed", before=None, limit=1)
+    deliveries.redeliver(private, ADMIN, made.webhook_id, failed.delivery_id)
+    assert Sender(private).send_due() == 1
+    assert (state(private, made.webhook_id), why(private, made.webhook_id)) == ([("delivered", 1, 204)], [None])
 
 
 def test_a_hanging_endpoint_costs_its_deadline_and_delays_no_other(
@@ -243,6 +284,7 @@ def test_a_hanging_endpoint_costs_its_deadline_and_delays_no_other(
     happened(private)
     assert Sender(private).send_due() == 2
     assert state(private, slow.webhook_id) == [("pending", 1, None)]
+    assert (why(private, slow.webhook_id), why(private, fast.webhook_id)) == (["timeout"], [None])
     assert state(private, fast.webhook_id) == [("delivered", 1, 204)]
     other.server.shutdown()
     other.server.server_close()
@@ -408,6 +450,7 @@ def test_a_webhook_that_leads_inside_is_not_called_and_switched_off(service: Ser
     assert Sender(service, lookup=lambda *_: ["127.0.0.1"]).send_due() == 1
     assert receiver.got == []
     assert state(service, made.webhook_id) == [("failed", 1, None)]
+    assert why(service, made.webhook_id) == ["refused"]
     found = endpoints.get(service, ADMIN, made.webhook_id)
     assert found.disabled_at is not None
     assert "not sent to" in str(found.disabled_reason)
@@ -420,6 +463,7 @@ def test_a_name_that_is_not_resolved_just_now_is_asked_again(service: Service, h
     happened(service)
     assert Sender(service, lookup=lambda *_: []).send_due() == 1
     assert state(service, made.webhook_id) == [("pending", 1, None)]
+    assert why(service, made.webhook_id) == ["unresolved"]
     assert endpoints.get(service, ADMIN, made.webhook_id).disabled_at is None
 
 
@@ -456,6 +500,7 @@ def test_the_certificate_must_be_the_names(private: Service, receiver: Receiver,
         happened(private)
         assert Sender(private, lookup=here, tls=tls).send_due() == 1
         assert state(private, made.webhook_id) == [("delivered", 1, 204) if fine else ("pending", 1, None)]
+        assert why(private, made.webhook_id) == [None if fine else "tls"]
         endpoints.remove(private, ADMIN, made.webhook_id)
     assert len(receiver.got) == 1
 
