@@ -216,7 +216,9 @@ def _said(folder: Path) -> Iterator[None]:
     except StoreError:  # some are OSErrors, too
         raise
     except OSError as error:
-        raise BackupError(f"{error.filename or folder} cannot be used: {error.strerror or type(error).__name__}") from None
+        raise BackupError(
+            f"{error.filename2 or error.filename or folder} cannot be used: {error.strerror or type(error).__name__}"
+        ) from None
     except sqlite3.Error as error:
         raise BackupError(f"the database cannot be copied ({type(error).__name__}); is there room in {folder}?") from None
 

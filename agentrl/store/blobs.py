@@ -119,8 +119,8 @@ class LocalBlobs:
     def put(self, tenant: str, data: bytes) -> str:
         sha256 = digest(data)
         path = self._path(tenant, sha256)
-        if path.exists() and self._is_whole(tenant, sha256):
-            with contextlib.suppress(FileNotFoundError):  # an erasure was faster: write it again
+        if self.exists(tenant, sha256) and self._is_whole(tenant, sha256):
+            with contextlib.suppress(FileNotFoundError), _spoken(f"blob {sha256}"):  # an erasure was faster: write it again
                 os.utime(path)
                 return sha256
         aside = self._root / _INCOMING / uuid.uuid4().hex
@@ -155,38 +155,46 @@ class LocalBlobs:
         return True
 
     def exists(self, tenant: str, sha256: str) -> bool:
-        return self._path(tenant, sha256).exists()
+        with _spoken(f"blob {sha256}"):
+            return self._path(tenant, sha256).exists()
 
     def delete(self, tenant: str, sha256: str) -> bool:
         path = self._path(tenant, sha256)
         try:
-            path.unlink()
+            with _spoken(f"blob {sha256}"):
+                path.unlink()
+                sync_folder(path.parent)
         except FileNotFoundError:
             return False
-        sync_folder(path.parent)
         return True
 
     def list(self, tenant: str) -> Iterator[str]:
         folder = self._root / check_tenant(tenant)
-        for path in sorted(folder.glob("??/*")):
+        with _spoken("the blob folder"):
+            if folder.exists():
+                next(folder.iterdir(), None)  # glob passes over a folder that it may not read, as if it were empty
+            paths = sorted(folder.glob("??/*"))
+        for path in paths:
             if _SHA256.fullmatch(path.name):
                 yield path.name
 
     def age_s(self, tenant: str, sha256: str) -> float:
         try:
-            return max(0.0, time.time() - self._path(tenant, sha256).stat().st_mtime)
+            with _spoken(f"blob {sha256}"):
+                return max(0.0, time.time() - self._path(tenant, sha256).stat().st_mtime)
         except FileNotFoundError:
             return 0.0
 
     def sweep(self, older_than_s: float = STALE_S) -> int:
         count = 0
-        for path in (self._root / _INCOMING).iterdir():
-            try:
-                if time.time() - path.stat().st_mtime >= older_than_s:
-                    path.unlink()
-                    count += 1
-            except FileNotFoundError:  # another sweeper was faster
-                continue
+        with _spoken("the blob folder"):
+            for path in (self._root / _INCOMING).iterdir():
+                try:
+                    if time.time() - path.stat().st_mtime >= older_than_s:
+                        path.unlink()
+                        count += 1
+                except FileNotFoundError:  # another sweeper was faster
+                    continue
         return count
 
     def _path(self, tenant: str, sha256: str) -> Path:
@@ -271,6 +279,17 @@ class FsspecBlobs:
             raise
         except OSError as error:
             raise StoreUnavailableError(f"blob {sha256}: the blob service failed ({type(error).__name__})") from None
+
+
+@contextlib.contextmanager
+def _spoken(what: str) -> Iterator[None]:
+    """What the disk refuses, as an error of ours; that something is not there is the caller's to judge."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise StoreUnavailableError(f"{what} cannot be used: {error.strerror}") from None
 
 
 def write_synced(path: Path, data: bytes) -> None:

@@ -195,6 +195,10 @@ def _translated(error: DBAPIError) -> StoreError:
         return StoreBusyError("another process held the database longer than the busy timeout; try again")
     if "is full" in words or "No space left" in words:
         return StoreUnavailableError("the disk of the database is full; make room and try again")
+    if "unable to open" in words or "readonly database" in words:
+        return StoreUnavailableError(
+            "the database file, its -wal file or their folder may not be read or written; see who owns them"
+        )
     if "append-only" in words:
         return StoreError("events and audit rows are append-only")
     if "malformed" in words or "not a database" in words or "disk image" in words:

@@ -18,7 +18,14 @@ from certloop.agentrl.signals.schema import Signal
 from certloop.agentrl.store import reader
 from certloop.agentrl.store.blobs import replace_synced
 from certloop.agentrl.store.engine import reading, writing
-from certloop.agentrl.store.errors import ConsentError, ErasedError, SnapshotErasedError, SnapshotError, StoreError
+from certloop.agentrl.store.errors import (
+    ConsentError,
+    ErasedError,
+    SnapshotErasedError,
+    SnapshotError,
+    StoreError,
+    StoreUnavailableError,
+)
 from certloop.agentrl.store.events import Kind, NewEvent, canonical, new_id, now
 from certloop.agentrl.store.exporters.answers import approved_answer
 from certloop.agentrl.store.log import append
@@ -144,8 +151,12 @@ def load_snapshot(store: TenantStore, folder: Path) -> Snapshot:
     except (KeyError, TypeError, ValueError):
         raise SnapshotError("the manifest of this snapshot was changed; make a new one") from None
     for path, sha256 in parts.items():
-        if not path.is_file() or _file_sha256(path) != sha256:
-            raise SnapshotError(f"{path.name} of this snapshot is missing or was changed; make a new one")
+        try:
+            found = _file_sha256(path)
+        except OSError as error:
+            raise SnapshotError(f"{path.name} of this snapshot cannot be read: {error.strerror}; make a new one") from None
+        if found != sha256:
+            raise SnapshotError(f"{path.name} of this snapshot was changed; make a new one")
     _refuse_changed(store, folder, manifest)
     _refuse_withdrawn(store, list(parts), consent)
     return Snapshot(folder, manifest)
@@ -164,32 +175,41 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 def withdraw(store: TenantStore, gone: set[str], erasure_id: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Empty every snapshot of the tenant that holds one of these documents, half-written ones too.
 
-    Returns the ids of those emptied and the folders of those that this machine does not see.
+    Returns the ids of those emptied and the folders of those that this machine does not see. Raises StoreUnavailableError for one
+    that it sees and may not change.
     """
     folders = {str(e.payload["snapshot_id"]): Path(e.payload["folder"]) for e in store.events(Kind.SNAPSHOT) if e.payload}
     emptied, unseen = [], []
     for snapshot_id, folder in folders.items():
-        if not folder.is_dir():
-            unseen.append(str(folder))
-            continue
-        parts = sorted(folder.glob("*.parquet"))
-        partials = list(folder.glob("*.partial"))
-        if _is_withdrawn(folder):
-            if not parts and not partials:
-                continue  # emptied by an earlier erasure; a writer that was killed later may have left parts after that
-        elif (folder / MANIFEST).is_file() and not _may_hold(parts, gone):
-            continue
-        tombstone = {
-            "schema": SCHEMA,
-            "snapshot_id": snapshot_id,
-            "tenant": store.tenant,
-            "withdrawn": {"erasure": erasure_id, "at": now()},
-        }
-        replace_synced(folder / MANIFEST, (canonical(tombstone) + "\n").encode())
-        for part in [*parts, *partials]:
-            part.unlink(missing_ok=True)
-        emptied.append(snapshot_id)
+        try:
+            if not folder.is_dir():
+                unseen.append(str(folder))
+            elif _emptied(store, snapshot_id, folder, gone, erasure_id):
+                emptied.append(snapshot_id)
+        except OSError as error:
+            raise StoreUnavailableError(
+                f"the snapshot in {folder} cannot be emptied: {error.strerror}; then run `certloop store erase --resume`"
+            ) from None
     return tuple(emptied), tuple(unseen)
+
+
+def _emptied(store: TenantStore, snapshot_id: str, folder: Path, gone: set[str], erasure_id: str) -> bool:
+    parts, partials = sorted(folder.glob("*.parquet")), list(folder.glob("*.partial"))
+    if _is_withdrawn(folder):
+        if not parts and not partials:
+            return False  # emptied by an earlier erasure; a writer that was killed later may have left parts after that
+    elif (folder / MANIFEST).is_file() and not _may_hold(parts, gone):
+        return False
+    tombstone = {
+        "schema": SCHEMA,
+        "snapshot_id": snapshot_id,
+        "tenant": store.tenant,
+        "withdrawn": {"erasure": erasure_id, "at": now()},
+    }
+    replace_synced(folder / MANIFEST, (canonical(tombstone) + "\n").encode())
+    for part in [*parts, *partials]:
+        part.unlink(missing_ok=True)
+    return True
 
 
 def _is_withdrawn(folder: Path) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -61,7 +62,7 @@ class Store:
         """
         parsed = parse_url(url)
         sqlite_file = Path(str(parsed.database)) if parsed.get_backend_name() == "sqlite" else None
-        if sqlite_file is not None and not create and not sqlite_file.exists():
+        if sqlite_file is not None and not create and not os.path.exists(sqlite_file):  # noqa: PTH110 - Path's raises where it may not look
             raise StoreUnavailableError("there is no store at this address yet; `certloop extract --store URL` makes one")
         if not blob_url:
             if sqlite_file is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,9 @@ from certloop.agentrl.store import (
     EventError,
     Kind,
     NotFoundError,
+    SnapshotError,
     Store,
+    StoreUnavailableError,
     TenantStore,
     add_signals,
     apply_retention,
@@ -22,6 +25,7 @@ from certloop.agentrl.store import (
     erase,
     find_documents,
     finish_erasures,
+    load_snapshot,
     remove_orphans,
     verify,
 )
@@ -160,6 +164,31 @@ def test_an_erasure_cut_short_is_seen_and_finished(store: Store, make_trajectory
     assert not store.blobs.exists("acme", image)
     assert verify(store).clean
     assert finish_erasures(acme, "desk") == ()
+
+
+def test_what_the_disk_refuses_is_typed_and_the_erasure_is_finished_later(
+    store: Store, place: Any, make_trajectory: Make, tmp_path: Path
+) -> None:
+    """A folder in a file's place: what no account may remove as a file, root included."""
+    acme = store.for_tenant("acme")
+    image = acme.put_blob(b"page")
+    document = put(acme, make_trajectory("t-1", image_sha256=(image,)))
+    made = create_snapshot(acme, tmp_path / "snapshots", actor="me")
+    (blob,) = Path(place.blob_url or place.folder / "blobs").rglob(image)
+    for path in (blob, made.parts[0]):
+        path.unlink()
+        path.mkdir()
+    with pytest.raises(SnapshotError, match="part-00000"):
+        load_snapshot(acme, made.folder)
+    with pytest.raises(StoreUnavailableError, match=r"snapshot in .* cannot be emptied"):
+        erase(acme, [document], actor="desk", reason="request")
+    made.parts[0].rmdir()
+    with pytest.raises(StoreUnavailableError, match=image):
+        finish_erasures(acme, "desk")
+    assert [f.problem for f in verify(store).findings] == ["erasure_unfinished"]
+    blob.rmdir()
+    assert len(finish_erasures(acme, "desk")) == 1
+    assert verify(store).clean
 
 
 def test_an_erasure_that_is_under_way_is_no_finding(store: Store, make_trajectory: Make, monkeypatch: pytest.MonkeyPatch) -> None:
