@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,7 +95,8 @@ def f1_power_reward(
     """Score one answer, JSON text or a mapping already parsed: 0 when unparsable, else ``f1_power``.
 
     A key written twice in the JSON text costs ``format_penalty`` (never below 0). ``repaired`` takes all credit from values that
-    repair the print (see :func:`match_fields`). Raises RewardError only for a bad truth or k.
+    repair the print (see :func:`match_fields`). Raises RewardError only for a bad truth or setting; an answer that is
+    neither text nor a mapping, or holds what JSON cannot, is unparsable.
     """
     options = _Options(k, key_threshold, method, format_penalty, repaired)
     return _score(*_compared(Truth(truth, canonical=canonical), answer, options), folded_similarity, options)
@@ -135,6 +136,10 @@ class _Options:
     format_penalty: float
     repaired: Repaired | None
 
+    def __post_init__(self) -> None:
+        if not (0.0 <= self.format_penalty <= 1.0 and 0.0 <= self.key_threshold <= 1.0):
+            raise RewardError("format_penalty and key_threshold must lie in [0, 1]")
+
 
 def _block(
     truths: Sequence[FieldMap], answers: Sequence[str | FieldMap], canonical: Canonical | None, options: _Options
@@ -162,7 +167,7 @@ def _block(
 
 
 def _compared(truth: Truth, answer: str | FieldMap, options: _Options) -> tuple[ParsedAnswer | None, Comparison | None]:
-    parsed = parse_answer(answer) if isinstance(answer, str) else ParsedAnswer(dict(answer))
+    parsed = parse_answer(answer) if isinstance(answer, str) else _given(answer)
     return parsed, truth.compare(parsed.fields, options.key_threshold) if parsed is not None else None
 
 
@@ -176,6 +181,16 @@ def _score(parsed: ParsedAnswer | None, comparison: Comparison | None, similarit
     if penalised:
         reward = max(0.0, reward - options.format_penalty)
     return F1Reward(reward, options.k, matching, penalised, parsed.strict)
+
+
+def _given(answer: Any) -> ParsedAnswer | None:
+    """An answer that was parsed elsewhere. Whatever stands in it, it is scored and never raises."""
+    if not isinstance(answer, Mapping):
+        return None
+    try:
+        return _fields({key if isinstance(key, str) else str(key): value for key, value in answer.items()})
+    except (TypeError, ValueError, RecursionError):  # values that JSON cannot hold
+        return None
 
 
 def parse_answer(text: str) -> ParsedAnswer | None:

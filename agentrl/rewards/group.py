@@ -9,6 +9,8 @@ from typing import Literal
 from certloop.agentrl.rewards.errors import RewardError
 
 Scale = Literal["group", "none"]
+SAME = 1e-12
+"""Rewards that differ by so small a share of their size are equal but for rounding: no advantage is made of noise."""
 
 
 def group_advantages(rewards: Sequence[float], *, scale: Scale = "group", sample_std: bool = False) -> list[float]:
@@ -21,9 +23,10 @@ def group_advantages(rewards: Sequence[float], *, scale: Scale = "group", sample
         raise RewardError("a group needs at least one reward and every reward must be finite")
     if scale not in ("group", "none"):
         raise RewardError(f"unknown scale {scale!r}; use 'group' or 'none'")
-    if max(rewards) == min(rewards):
+    largest = max(map(abs, rewards))
+    if max(rewards) - min(rewards) <= SAME * largest:
         return [0.0] * len(rewards)
-    mean = math.fsum(rewards) / len(rewards)
+    mean = math.fsum(r / len(rewards) for r in rewards)
     centred = [r - mean for r in rewards]
     if scale == "none":
         return centred

@@ -1,7 +1,7 @@
 """Pairs the fields of an answer with the fields of the truth and counts them softly (METHODS §2).
 
 True positives are ``sum(value_similarity ** 2)`` over one-to-one pairs whose keys are alike enough. Keys are made canonical
-before anything is compared: 法人 and 法定代表人 are only 0.4 alike, so without the alias map they never meet.
+before anything is compared: two names of one field are often less than half alike, so without the alias map they never meet.
 
 What is *not* a printed value: a field that is absent stands on neither side; a field that is printed but blank or unreadable
 is ``None``, an empty text or one of ``SENTINELS`` in the truth. Such a field is no recall target and ``null`` on both sides is
@@ -10,13 +10,14 @@ no match; a value answered there counts against precision, and ``Matching.sentin
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
 from certloop.agentrl.rewards.errors import RewardError
-from certloop.agentrl.rewards.pairing import KEY_THRESHOLD, Method, Plan, Similarity, make_plan, pair_up
+from certloop.agentrl.rewards.pairing import KEY_THRESHOLD, MAX_LABEL_CHARS, Method, Plan, Similarity, make_plan, pair_up
 from certloop.agentrl.rewards.text import fold, folded_similarity
 
 BLANK = "<blank>"
@@ -84,11 +85,15 @@ class Matching:
 class Truth:
     """A truth made ready for many comparisons: keys are canonical, keys and values folded.
 
-    Raises RewardError when two truth fields have one key.
+    Raises RewardError when two truth fields have one key, or a value is no text.
     """
 
     def __init__(self, fields: FieldMap, *, canonical: Canonical | None = None) -> None:
         self.rename = _renamer(canonical)
+        if not isinstance(fields, Mapping) or not all(
+            isinstance(key, str) and (value is None or isinstance(value, str)) for key, value in fields.items()
+        ):
+            raise RewardError("a truth maps labels to printed texts or None; write numbers as they are printed")
         folded = [
             (self.rename(key), None if value is None or value in SENTINELS else fold(value)) for key, value in fields.items()
         ]
@@ -153,7 +158,7 @@ class Comparison:
         missed, extra = self._left_over(found)
         return Matching(
             pairs=tuple([Pair(truth.keys[i], keys[j], key, value) for i, j, key, value in found]),
-            true_positives=sum([value**2 for _, _, _, value in found]),
+            true_positives=math.fsum([value**2 for _, _, _, value in found]),  # in whatever order: equal answers, equal reward
             n_truth=len(truth.keys),
             n_predicted=len(keys) + len(self.invented),
             missed=missed,
@@ -211,7 +216,9 @@ def _renamer(canonical: Canonical | None) -> Callable[[str], str]:
     return lambda key: fold(rename(key))
 
 
-@lru_cache(maxsize=4096)
 def _fold_key(key: str) -> str:
-    """Keys repeat from answer to answer."""
-    return fold(key)
+    """Keys repeat from answer to answer; long ones are no labels and are not kept."""
+    return _fold_label(key) if len(key) <= 4 * MAX_LABEL_CHARS else fold(key)
+
+
+_fold_label = lru_cache(maxsize=4096)(fold)

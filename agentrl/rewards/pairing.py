@@ -133,7 +133,7 @@ def _assigned(candidates: list[Candidate], method: Method) -> list[tuple[int, in
     candidates = sorted(candidates, key=lambda c: (-c[0], -c[1], c[2], c[3]))
     if method == "greedy":
         return sorted(_greedy(candidates))
-    # Equal keys are settled first: two dates swapped between 成立日期 and 登记日期 (0.5 alike) must not count as right.
+    # Equal keys are settled first: two values swapped between fields whose labels are alike must not count as right.
     settled = _greedy([c for c in candidates if c[0] == 1.0])
     done_i, done_j = {i for i, _ in settled}, {j for _, j in settled}
     rest = [c for c in candidates if c[2] not in done_i and c[3] not in done_j]
@@ -155,9 +155,10 @@ def _greedy(candidates: list[Candidate]) -> list[tuple[int, int]]:
 def _most_true_positives(candidates: list[Candidate]) -> list[tuple[int, int]]:
     rows = sorted({c[2] for c in candidates})
     columns = sorted({c[3] for c in candidates})
+    row_of, column_of = {i: n for n, i in enumerate(rows)}, {j: n for n, j in enumerate(columns)}
     weight = [[0.0] * len(columns) for _ in rows]
     for key, value, i, j in candidates:
         # The key similarity only breaks ties (and keeps an allowed pair of worthless value above no pair).
-        weight[rows.index(i)][columns.index(j)] = value**2 + 1e-9 * key
+        weight[row_of[i]][column_of[j]] = value**2 + 1e-9 * key
     pairs = optimal_assignment(weight)
     return [(rows[a], columns[b]) for a, b in pairs if weight[a][b] > 0.0]

@@ -1,7 +1,7 @@
 """How well the tools were used, and the 40/30/20/10 reward that mixes it with the answer (METHODS §1.3, §1.4).
 
-The source gives three points and no formula for the path; the formula here is our reading and fits all three. The path is nearly
-fixed when reading certificates, so it must never outweigh the fields: the composite is gated by the answer's quality.
+The source gives three points and no formula for the path; the formula here is our reading and fits all three. In some
+domains the path is nearly fixed, so it must never outweigh the answer: the composite is gated by the answer's quality.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Weights:
 
     def __post_init__(self) -> None:
         parts = (self.quality, self.path, self.efficiency, self.form)
-        if min(parts) < 0 or abs(sum(parts) - 1.0) > 1e-9:
+        if not (all(part >= 0 for part in parts) and abs(sum(parts) - 1.0) <= 1e-9):  # NaN is neither
             raise RewardError(f"the weights of the composite reward must be >= 0 and add up to 1, got {parts}")
 
 

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 MAX_EXACT_CHARS = 8192
 """Longer texts are compared exactly up to here; what follows counts as wrong, so a runaway answer stays cheap and never gains."""
+
+MAX_MARKS = 30
+"""So many combining marks in a row no language has (UAX #15, Stream-Safe Text Format); what follows in a long text is dropped,
+because normalising sorts them in time that grows with the square of their number."""
+MARKS_MATTER_CHARS = 4096
+"""Below this length no run of marks takes long."""
 
 
 def fold(text: str) -> str:
     """Return the text in NFKC without any white space: the form in which keys and values are compared."""
     if text.isascii():
         return "".join(text.split())
-    parts = unicodedata.normalize("NFKC", text).split()
+    parts = unicodedata.normalize("NFKC", _few_marks(text)).split()
     if len(parts) < 2:  # a part of a text in NFKC is in NFKC
-        return parts[0] if parts else ""
-    text = "".join(parts)
+        return _few_marks(parts[0]) if parts else ""
     # Without the white space a combining mark may stand behind another letter.
-    return text if unicodedata.is_normalized("NFKC", text) else unicodedata.normalize("NFKC", text)
+    text = _few_marks("".join(parts))
+    return text if unicodedata.is_normalized("NFKC", text) else _few_marks(unicodedata.normalize("NFKC", text))
 
 
 def text_similarity(a: str, b: str) -> float:
@@ -35,6 +42,14 @@ def folded_similarity(a: str, b: str) -> float:
     longest = max(len(a), len(b))
     distance = levenshtein(a[:MAX_EXACT_CHARS], b[:MAX_EXACT_CHARS]) + max(longest - MAX_EXACT_CHARS, 0)
     return max(0.0, 1.0 - distance / longest)
+
+
+def _few_marks(text: str) -> str:
+    """A long text with at most ``MAX_MARKS`` combining marks in a row."""
+    if len(text) < MARKS_MATTER_CHARS:
+        return text
+    marks = "".join(c for c in set(text) if unicodedata.combining(unicodedata.normalize("NFKD", c)[0]))
+    return re.sub(f"([{marks}]{{{MAX_MARKS}}})[{marks}]+", r"\1", text) if marks else text
 
 
 def levenshtein(a: str, b: str) -> int:

@@ -1,12 +1,13 @@
 """The F1^4 reward: pins of METHODS §2 and what JSON text may and may not do."""
 
 import json
+from itertools import permutations
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from certloop.agentrl.rewards import RewardError, f1_power, f1_power_reward, group_advantages, parse_answer
+from certloop.agentrl.rewards import RewardError, f1_power, f1_power_reward, f1_power_rewards, group_advantages, parse_answer
 
 TRUTH = {"名称": "甲乙丙丁戊己庚辛壬癸", "法定代表人": "陈启明", "住所": "重庆市北部新区", "成立日期": "1998-02-23"}
 
@@ -152,3 +153,51 @@ def test_affine_changes_have_no_effect_under_group_scaling(rewards, slope: float
     changed = group_advantages([slope * r + shift for r in rewards])
     assert changed == pytest.approx(group_advantages(rewards), abs=1e-6)
     assert sum(changed) == pytest.approx(0, abs=1e-6)
+
+
+def test_equal_answers_earn_equal_rewards_wherever_their_faults_stand() -> None:
+    """One value with one wrong character of seven, one with three: their place must not decide by a rounding error."""
+    truth = dict.fromkeys(("甲一", "乙二", "丙三", "丁四"), "0123456")
+    answers = [truth | {a: "012345X", b: "0123XYZ"} for a, b in permutations(truth, 2)]
+    rewards = [f1_power_reward(truth, answer).reward for answer in answers]
+    assert len(set(rewards)) == 1
+    assert [r.reward for r in f1_power_rewards([truth] * len(answers), answers)] == rewards
+    assert group_advantages(rewards) == [0.0] * len(rewards)
+
+
+def test_rounding_makes_no_advantage() -> None:
+    assert group_advantages([0.1 + 0.2, 0.3]) == [0.0, 0.0]
+    assert group_advantages([1e-9, 2e-9]) == pytest.approx([-1, 1])
+    assert group_advantages([1e308, 1e308, 1e308, -1e308]) == pytest.approx([0.5773503] * 3 + [-1.7320508])
+
+
+@pytest.mark.parametrize("truth", [{"a": 1}, {"a": ["1"]}, {1: "1"}, ["a"], None, {"a": float("nan")}])
+def test_a_truth_that_is_no_map_of_texts_is_refused(truth) -> None:
+    with pytest.raises(RewardError):
+        f1_power_reward(truth, "{}")
+
+
+@pytest.mark.parametrize(
+    ("answer", "reward"),
+    [
+        ({"a": 12}, 1.0),
+        ({1: "12"}, 0.05),
+        ({"a": ["12"]}, 0.05 + 0.95 * (2 / 6) ** 8),
+        ({"a": float("nan")}, 0.05),
+        ({"a": {1, 2}}, 0.0),
+        ({"a": object()}, 0.0),
+        ({"a": 10**5000}, 0.0),
+        (["a"], 0.0),
+        (b'{"a": "12"}', 0.0),
+        (None, 0.0),
+    ],
+)
+def test_an_answer_that_was_parsed_elsewhere_is_scored_and_never_raises(answer, reward: float) -> None:
+    assert f1_power_reward({"a": "12"}, answer).reward == pytest.approx(reward)
+    assert f1_power_rewards([{"a": "12"}], [answer])[0].reward == pytest.approx(reward)
+
+
+@pytest.mark.parametrize("option", [{"format_penalty": -1.0}, {"format_penalty": float("nan")}, {"key_threshold": float("nan")}])
+def test_settings_that_could_lift_a_reward_above_one_are_refused(option) -> None:
+    with pytest.raises(RewardError):
+        f1_power_reward(TRUTH, json.dumps(TRUTH), **option)

@@ -137,3 +137,11 @@ def test_the_fast_matching_is_the_plain_one(truth: dict, predicted: dict, rename
 @given(st.text())
 def test_folding_twice_is_folding_once(text: str) -> None:
     assert fold(fold(text)) == fold(text)
+
+
+def test_a_hundred_thousand_invented_neighbours_do_not_stall_the_best_assignment() -> None:
+    truth = {"成立日期": "1", "登记日期": "2", "发证日期": "3"}  # each is half alike to every key below
+    keys = [chr(0x4E00 + i // 200) + chr(0x5E00 + i % 200) + "日期" for i in range(100_000)]
+    got = f1_power_reward(truth, dict.fromkeys(keys, "9"), method="hungarian")
+    assert got.reward == pytest.approx(0.05)
+    assert len(got.matching.pairs) == 3  # type: ignore[union-attr]

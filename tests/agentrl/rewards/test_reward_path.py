@@ -106,3 +106,9 @@ def test_importing_rewards_loads_no_scipy_and_no_other_room() -> None:
         "assert not rooms and 'scipy' not in sys.modules and 'numpy' not in sys.modules, rooms"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("part", ["quality", "path", "efficiency", "form"])
+def test_a_weight_that_is_no_number_is_refused(part: str) -> None:
+    with pytest.raises(RewardError):
+        Weights(**{part: float("nan")})

@@ -1,12 +1,13 @@
 """Text similarity against a textbook edit distance, one by one and many at once."""
 
 import random
+import unicodedata
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from certloop.agentrl.rewards import levenshtein, text_similarity
+from certloop.agentrl.rewards import fold, levenshtein, text_similarity
 from certloop.agentrl.rewards.distances import FEW, LONGEST, distances, folded_similarities
 from certloop.agentrl.rewards.text import MAX_EXACT_CHARS, folded_similarity
 
@@ -100,3 +101,18 @@ def _shaken(text: str, rng: random.Random) -> str:
         at = rng.randint(0, len(chars))
         chars[at : at + rng.randint(0, 1)] = rng.choice("AB名") * rng.randint(0, 1)
     return "".join(chars)
+
+
+@pytest.mark.parametrize("unit", ["\u0300\u0323", "\u0f73\u0323", "\uff9e\u0f73", "\u0300 \u0323 "])
+def test_a_megabyte_of_combining_marks_folds_in_no_time(unit: str) -> None:
+    """Sorting them takes the square of their number: without a bound this test does not end."""
+    text = "a" + unit * (1 << 19)
+    folded = fold(text)
+    assert len(folded) < 100
+    assert fold(folded) == folded
+    assert text_similarity(text, "甲") < 0.1
+
+
+def test_marks_that_languages_have_are_kept_in_texts_of_any_length() -> None:
+    text = "é\u0323" * 5000
+    assert fold(text) == unicodedata.normalize("NFKC", text)
