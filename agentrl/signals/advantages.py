@@ -7,6 +7,7 @@ the stored ones. Plain Python on one sample: the reference that a tensor impleme
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -50,7 +51,7 @@ def next_message_advantages(
     teacher = old_logprobs_T if teacher_logprobs_T is None else teacher_logprobs_T
     if not len(old_logprobs_T) == len(mask_T) == len(teacher):
         raise SignalError(f"{len(old_logprobs_T)} old and {len(teacher)} teacher log-probabilities for a mask of {len(mask_T)}")
-    if not math.isfinite(reward):
+    if not _is_finite(reward):
         raise SignalError("the reward must be finite")
     start, end = reward_span or (0, len(mask_T))
     advantages = []
@@ -58,10 +59,15 @@ def next_message_advantages(
         if not bit:
             advantages.append(0.0)
             continue
-        if old is None or new is None or not (math.isfinite(old) and math.isfinite(new)):
+        if not (_is_finite(old) and _is_finite(new)):
             raise SignalError(f"token {t} is trained but has no finite log-probability")
+        assert old is not None and new is not None
         advantages.append(weights.w_rl * reward * (start <= t < end) + weights.w_opd * (new - old))
     return advantages
+
+
+def _is_finite(number: float | None) -> bool:
+    return isinstance(number, (int, float)) and abs(number) <= sys.float_info.max
 
 
 def ppo_token_loss(ratio: float, advantage: float, config: NextMessageConfig | None = None) -> float:
@@ -98,6 +104,8 @@ def topk_reverse_kl(student_logprobs_K: Sequence[float], teacher_logprobs_K: Seq
 
 
 def _with_tail(logprobs_K: Sequence[float]) -> list[float]:
+    if any(not logprob <= 1e-6 for logprob in logprobs_K):
+        raise SignalError("a log-probability must be a number <= 0")
     rest = 1.0 - math.fsum(math.exp(logprob) for logprob in logprobs_K)
     if rest < -1e-6:
         raise SignalError("the probabilities of the K tokens add up to more than 1")

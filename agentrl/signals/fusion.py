@@ -8,8 +8,11 @@ it must never come out above the verbatim one.
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from certloop.agentrl.signals.errors import SignalError
 from certloop.agentrl.signals.schema import Reason, Scope, Signal, Source, validate
@@ -28,8 +31,9 @@ class FusionWeights:
     judge: float = 0.3
 
     def __post_init__(self) -> None:
-        if self.implicit < 0 or self.judge < 0 or self.implicit + self.judge <= 0:
-            raise SignalError("fusion weights must be >= 0 and not both 0")
+        both = (self.implicit, self.judge)
+        if not (all(0.0 <= weight < math.inf for weight in both) and sum(both) > 0):  # NaN is neither
+            raise SignalError("fusion weights must be finite, >= 0 and not both 0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +123,7 @@ def fuse(
         traj_id=ordered[0].traj_id,
         trajectory=verdicts[None],
         fields=fields,
-        overrides=tuple(sorted(overrides, key=lambda o: (o.at, o.signal_id))),
+        overrides=tuple(sorted(overrides, key=lambda o: (datetime.fromisoformat(o.at), o.signal_id))),
         hints=tuple(s for s in ordered if s.hint and s.signal_id not in gone and _still_wrong(s, fields, verdicts[None])),
         business=tuple(s for s in _standing(ordered, gone) if s.source is Source.BUSINESS),
     )
@@ -153,15 +157,34 @@ def _ordered(signals: Iterable[Signal]) -> list[Signal]:
 
 
 def _superseded(ordered: Sequence[Signal]) -> dict[str, tuple[Signal, Signal]]:
-    """By id, what a signal of equal or higher priority replaced, and that signal; a judge cannot replace what an auditor said."""
+    """By id, what a signal of equal or higher priority replaced, and that signal; a judge cannot replace what an auditor said.
+
+    What was taken back replaces nothing: it is as if it had never been said.
+    """
     by_id = {signal.signal_id: signal for signal in ordered}
-    return {
-        old.signal_id: (old, new)
-        for new in ordered
-        if new.supersedes is not None
-        and (old := by_id.get(new.supersedes)) is not None
-        and PRIORITY[new.source] >= PRIORITY[old.source]
-    }
+    replacing: dict[str, list[Signal]] = defaultdict(list)
+    for new in ordered:
+        old = by_id.get(new.supersedes) if new.supersedes is not None else None
+        if old is not None and PRIORITY[new.source] >= PRIORITY[old.source]:
+            replacing[old.signal_id].append(new)
+    taken_back: set[str] = set()
+    for signal_id in reversed(_originals_first(ordered, replacing)):  # whoever speaks about a signal is settled before it
+        if any(new.reason == Reason.WITHDRAWN and new.signal_id not in taken_back for new in replacing[signal_id]):
+            taken_back.add(signal_id)
+    out = {}
+    for signal_id, news in replacing.items():
+        if standing := [new for new in news if new.signal_id not in taken_back]:
+            out[signal_id] = (by_id[signal_id], standing[-1])
+    return out
+
+
+def _originals_first(ordered: Sequence[Signal], replacing: Mapping[str, Sequence[Signal]]) -> list[str]:
+    """Ids so that a signal comes after the one it replaces (ids are hashes of what they name: there are no circles)."""
+    answers = {new.signal_id for news in replacing.values() for new in news}
+    out = [signal.signal_id for signal in ordered if signal.signal_id not in answers]
+    for signal_id in out:  # grows as it goes
+        out += [new.signal_id for new in replacing.get(signal_id, ())]
+    return out
 
 
 def _still_wrong(hint: Signal, fields: Mapping[str, Verdict], whole: Verdict) -> bool:
@@ -183,8 +206,9 @@ def _field(target: _Target, weights: FusionWeights, reliability: Reliability, co
         return _explicit(explicit, reliability)
     checks = target.of(Source.VALIDATOR)
     failed = [s for s in checks if s.reason == Reason.HARD_FAIL]
-    differs = sum(s.confidence for s in checks if s.reason == Reason.SECOND_READ_DIFFERS)
-    agrees = sum(s.confidence for s in checks if s.reason == Reason.SECOND_READ_AGREES)
+    reads = {(s.actor, s.reason): s for s in checks}.values()  # who looks twice and sees the same has seen it once
+    differs = sum(s.confidence for s in reads if s.reason == Reason.SECOND_READ_DIFFERS)
+    agrees = sum(s.confidence for s in reads if s.reason == Reason.SECOND_READ_AGREES)
     if failed and differs > agrees:
         confidence = max(s.confidence for s in failed) * min(1.0, differs - agrees)
         return Verdict(-1.0, confidence, Source.VALIDATOR, "confirmed_hard_fail")
@@ -212,8 +236,12 @@ def _explicit(signals: Sequence[Signal], reliability: Reliability) -> Verdict:
 
 
 def _soft(target: _Target, weights: FusionWeights) -> Verdict:
-    """``(w_i c_i r_i + w_j r_j) / (w_i c_i + w_j)`` of the last implicit signal and the judges' confidence-weighted mean."""
-    implicit = target.of(Source.IMPLICIT)[-1:]
+    """``(w_i c_i r_i + w_j r_j) / (w_i c_i + w_j)`` of the last implicit signal and the judges' confidence-weighted mean.
+
+    An implicit signal that says nothing (0: a question, another document) takes back nothing that was said before it.
+    """
+    said = [s for s in target.of(Source.IMPLICIT) if s.confidence > 0]
+    implicit = ([s for s in said if s.value != 0] or said)[-1:]
     judged = list({signal.actor: signal for signal in target.of(Source.JUDGE) if signal.confidence > 0}.values())
     judge_value = sum(s.confidence * s.value for s in judged) / sum(s.confidence for s in judged) if judged else 0.0
     implicit_weight = weights.implicit * implicit[0].confidence if implicit else 0.0
@@ -236,16 +264,13 @@ def _silenced(target: _Target, verdict: Verdict) -> list[Override]:
         return []
     silenced = [s for s in target.active if PRIORITY[s.source] < PRIORITY[verdict.source]]
     if verdict.source is Source.AUDITOR:
-        silenced += [s for s in deciding if s is not _last_of(deciding, s.actor)]
+        last = {s.actor: s for s in deciding}
+        silenced += [s for s in deciding if s is not last[s.actor]]
     return [_override(deciding[-1], silenced)] if silenced else []
 
 
 def _override(by: Signal, replaced: Sequence[Signal]) -> Override:
     return Override(by.field, by.signal_id, by.actor, by.at, by.value, tuple(replaced))
-
-
-def _last_of(signals: Sequence[Signal], actor: str) -> Signal:
-    return [signal for signal in signals if signal.actor == actor][-1]
 
 
 def _checked_reliability(value: float) -> float:

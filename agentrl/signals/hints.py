@@ -10,11 +10,11 @@ HINT_START, HINT_END = "[HINT_START]", "[HINT_END]"
 MIN_HINT_CHARS = 10
 """A judge's hint must be longer than this to be kept (METHODS §5)."""
 
-_BETWEEN = re.compile(re.escape(HINT_START) + r"(.*?)" + re.escape(HINT_END), re.DOTALL)
+_QUOTES = (("「", "」"), ("『", "』"), ("“", "”"), ('"', '"'))
 _YEAR = r"(?:\d{2,4}|[〇零一二三四五六七八九]{4})"
 _PART = r"[\d一二三四五六七八九十]{1,3}"
 _DATE = rf"{_YEAR}\s*[年./-]\s*{_PART}\s*[月./-]\s*{_PART}\s*日?"
-_VALUE = re.compile(rf"「[^」]*」|“[^”]*”|\"[^\"]*\"|『[^』]*』|{_DATE}|[0-9０-９A-Z]{{4,}}")
+_VALUE = re.compile(rf"{_DATE}|[0-9０-９A-Z]{{4,}}")
 _SAYS = "应为|应该是|应是|应当是|改成|改为|读作|写成|should be|must be|is actually|change it to"
 _GIVEN = re.compile(rf"((?:{_SAYS})[:：\s]*)[^，。；,;!?！？]+", re.IGNORECASE)
 
@@ -29,7 +29,8 @@ class HintVote:
 
 def between_markers(text: str) -> str | None:
     """Return the last hint between the markers, stripped; None when there is none."""
-    found = _BETWEEN.findall(text)
+    before_ends = text.split(HINT_END)[:-1]
+    found = [part.split(HINT_START, 1)[1] for part in before_ends if HINT_START in part]
     return (found[-1].strip() or None) if found else None
 
 
@@ -44,7 +45,18 @@ def without_answer(hint: str) -> str:
 
     A rule of thumb that errs on the side of taking away; training on hints that hold the answer leaks the ground truth.
     """
+    for opening, closing in _QUOTES:
+        hint = _without_quoted(hint, opening, closing)
     return _VALUE.sub("…", _GIVEN.sub(r"\1…", hint))
+
+
+def _without_quoted(text: str, opening: str, closing: str) -> str:
+    """A regular expression would look for the end anew from every opening quote: the square of a long message."""
+    out, at = [], 0
+    while (start := text.find(opening, at)) >= 0 and (end := text.find(closing, start + 1)) >= 0:
+        out += [text[at:start], "…"]
+        at = end + 1
+    return "".join(out) + text[at:]
 
 
 def field_named(text: str, labels: Mapping[str, Sequence[str]]) -> str | None:

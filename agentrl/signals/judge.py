@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import math
 import re
 import socket
 import threading
@@ -23,6 +24,7 @@ from certloop.agentrl.signals.hints import HINT_END, HINT_START, HintVote, betwe
 from certloop.agentrl.signals.implicit import Feedback
 
 MAX_ANSWER_BYTES = 1 << 20
+MAX_TIMEOUT_S = 86_400
 INSTRUCTION = f"""You judge if the next state (a user's reply or a tool's result) shows that an assistant's response was good.
 Answer with <score>+1</score> if it does, <score>-1</score> if it does not, <score>0</score> if it says nothing about it.
 A request to change, redo or rephrase is -1. A successful tool result is +1: it is not something the assistant should have known.
@@ -50,9 +52,10 @@ class JudgeConfig:
     api_key: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.base_url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or self.votes < 1 or not self.timeout_s > 0:
-            raise JudgeError("a judge needs an http(s) base_url, at least one vote and a positive timeout_s")
+        if not _is_address(self.base_url) or self.votes < 1 or not 0 < self.timeout_s <= MAX_TIMEOUT_S:
+            raise JudgeError(f"a judge needs an http(s) base_url, at least one vote and a timeout_s up to {MAX_TIMEOUT_S}")
+        if not 0 <= self.temperature < math.inf:
+            raise JudgeError("a judge's temperature must be finite and >= 0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +132,14 @@ def majority(votes: list[Vote], *, asked: int) -> Feedback:
     )
 
 
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:  # a port that is none, a bracket that is not closed
+        return False
+
+
 def _post(config: JudgeConfig, body: bytes) -> bytes:
     """One POST with a deadline over the whole exchange (a socket timeout alone would let a slow drip go on for ever)."""
     parts = urlsplit(config.base_url)
@@ -142,7 +153,7 @@ def _post(config: JudgeConfig, body: bytes) -> bytes:
             connection.request("POST", parts.path.rstrip("/") + "/chat/completions", body, headers)
             with connection.getresponse() as response:
                 status, raw = response.status, response.read(MAX_ANSWER_BYTES + 1)
-    except (OSError, http.client.HTTPException) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:  # ValueError: a key that cannot stand in a header
         if expired.is_set() or isinstance(error, TimeoutError):
             raise JudgeTimeout(f"the judge did not answer within {config.timeout_s:g} s") from None
         raise JudgeUnavailable(f"the judge's endpoint cannot be reached ({type(error).__name__})") from None

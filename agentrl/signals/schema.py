@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
@@ -16,6 +15,8 @@ from certloop.agentrl.signals.errors import SignalError
 from certloop.agentrl.trajectory.validation import is_instant, is_json
 
 SCHEMA = "certloop.signal/1"
+_LAST = 1 << 63
+"""No step and no token has a higher number."""
 
 
 class Source(StrEnum):
@@ -98,14 +99,12 @@ def validate(signal: Signal) -> Signal:
             raise SignalError(f"a signal needs a {name}")
     for name, low in (("value", -1.0), ("confidence", 0.0)):
         number = getattr(signal, name)
-        if isinstance(number, bool) or not isinstance(number, (int, float)) or math.isnan(number):
-            raise SignalError(f"{name} must be a finite number")
-        if not low <= number <= 1.0:
-            raise SignalError(f"{name} must lie in [{low:g}, 1]")
+        if isinstance(number, bool) or not isinstance(number, (int, float)) or not low <= number <= 1.0:  # NaN lies nowhere
+            raise SignalError(f"{name} must be a number in [{low:g}, 1]")
     if not is_instant(signal.at):
         raise SignalError("at must be an ISO 8601 instant with a time zone")
     _target(signal)
-    if not isinstance(signal.evidence, Mapping) or not is_json(signal.evidence):
+    if not isinstance(signal.evidence, Mapping) or not is_json(dict(signal.evidence)):
         raise SignalError("evidence must be a JSON object")
     for name in ("hint", "supersedes"):
         if getattr(signal, name) is not None and not isinstance(getattr(signal, name), str):
@@ -139,18 +138,25 @@ def from_json(data: Mapping[str, Any]) -> Signal:
 def _target(signal: Signal) -> None:
     if signal.scope is Scope.FIELD and not signal.field:
         raise SignalError("a signal of scope 'field' must name its field")
-    if signal.scope is Scope.STEP and (type(signal.step) is not int or signal.step < 0):
+    if signal.scope is Scope.STEP and signal.step is None:
         raise SignalError("a signal of scope 'step' must number its step")
     if signal.scope is Scope.TOKEN and signal.span is None:
         raise SignalError("a signal of scope 'token' must give its span")
-    if not isinstance(signal.field, str | None) or not (signal.step is None or type(signal.step) is int):
-        raise SignalError("field must be text and step a number")
+    if not isinstance(signal.field, str | None):
+        raise SignalError("field must be text")
+    if signal.step is not None and not (type(signal.step) is int and 0 <= signal.step < _LAST):
+        raise SignalError("step must be a whole number from 0 on")
     if signal.span is not None and not _is_span(signal.span):
         raise SignalError("a span must be (start, end) with whole numbers 0 <= start < end")
 
 
 def _is_span(span: tuple[int, int]) -> bool:
-    return len(span) == 2 and all(type(token) is int for token in span) and 0 <= span[0] < span[1]
+    return (
+        isinstance(span, tuple)
+        and len(span) == 2
+        and all(type(token) is int for token in span)
+        and 0 <= span[0] < span[1] < _LAST
+    )
 
 
 def _content(signal: Signal) -> dict[str, Any]:

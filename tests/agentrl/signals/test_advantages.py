@@ -64,6 +64,9 @@ def test_masked_tokens_have_no_advantage(tokens: list[tuple[float, float, int]],
         ([math.nan], [1], None, 0.0),
         ([-1.0], [1], [-math.inf], 0.0),
         ([-1.0], [1], None, math.nan),
+        ([-(10**400)], [1], None, 0.0),
+        ([-1.0], [1], None, 10**400),
+        (["-1"], [1], None, 0.0),
     ],
 )
 def test_numbers_that_are_missing_or_not_finite_are_refused(old: list, mask: list, teacher: list | None, reward: float) -> None:
@@ -86,6 +89,11 @@ def test_reverse_kl_over_the_top_tokens_and_a_bin_for_the_rest() -> None:
     assert topk_reverse_kl([math.log(0.5)], [math.log(0.5)]) == pytest.approx(0.0)
     whole = ([math.log(0.8), math.log(0.2)], [math.log(0.5), math.log(0.5)])
     assert topk_reverse_kl(*whole) == pytest.approx(0.192745, abs=1e-6)
-    for student_logprobs, teacher_logprobs in (([0.0], []), ([math.log(0.9)] * 2, [math.log(0.1)] * 2)):
+    for student_logprobs, teacher_logprobs in (
+        ([0.0], []),
+        ([math.log(0.9)] * 2, [math.log(0.1)] * 2),
+        ([1000.0], [0.0]),
+        ([math.nan], [0.0]),
+    ):
         with pytest.raises(CertloopError):
             topk_reverse_kl(student_logprobs, teacher_logprobs)

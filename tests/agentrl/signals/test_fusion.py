@@ -25,6 +25,7 @@ from certloop.agentrl.signals import (
     records,
     reliability_of,
     validator_signals,
+    withdrawal_signals,
 )
 
 
@@ -233,3 +234,64 @@ def test_a_fold_needs_one_trajectory() -> None:
             fuse(signals)
     with pytest.raises(CertloopError):
         FusionWeights(0.0, 0.0)
+
+
+def test_an_unrelated_upload_or_a_question_takes_back_no_complaint() -> None:
+    complaint = whole(Source.IMPLICIT, -1.0, 0.9, minute=1)
+    silence, question = whole(Source.IMPLICIT, 0.0, 0.0, minute=2), whole(Source.IMPLICIT, 0.0, 0.5, minute=3)
+    assert fuse([complaint, silence]).trajectory.value == -1.0
+    assert fuse([complaint, silence, question]).trajectory.value == -1.0
+    assert fuse([silence, question]).trajectory.value == 0.0
+    assert fuse([complaint, question, whole(Source.IMPLICIT, 1.0, 0.9, minute=4)]).trajectory.value == 1.0  # the last opinion
+
+
+def withdrawal(of: Signal, minute: int) -> Signal:
+    (taken_back,) = withdrawal_signals(Origin(of.traj_id, of.actor, at(minute)), [of])
+    return taken_back
+
+
+def test_what_was_taken_back_replaced_nothing() -> None:
+    again = whole(Source.AUDITOR, -1.0, minute=45, supersedes=EXPLICIT.signal_id, actor="wang")
+    back = withdrawal(again, 50)
+    assert fuse([EXPLICIT, again, back]).trajectory.value == 1.0
+    assert fuse([EXPLICIT, again, back, withdrawal(back, 55)]).trajectory.value == -1.0  # the withdrawal is taken back, too
+    third = whole(Source.AUDITOR, 0.5, minute=52, supersedes=again.signal_id, actor="li")
+    assert fuse([EXPLICIT, again, third]).trajectory.value == 0.5  # what is replaced has replaced all the same
+
+
+@given(SOME, st.integers(1, 300))
+def test_a_long_chain_of_second_thoughts_folds(signals: list[Signal], length: int) -> None:
+    chain = [EXPLICIT]
+    for _ in range(length):
+        chain.append(withdrawal(chain[-1], len(chain) % 60))
+    value = fuse([*signals, *chain]).trajectory.value
+    assert value is None or -1.0 <= value <= 1.0
+    assert fuse(chain).trajectory.value == (1.0 if length % 2 == 0 else None)
+
+
+def test_who_looks_twice_and_sees_the_same_has_seen_it_once() -> None:
+    other = replace(DIFFERS, actor="qr")
+    again = [replace(AGREES, confidence=0.9, at=at(minute)) for minute in range(3)]
+    assert fuse([FAIL, other, *again]).fields["code"].value == -1.0
+
+
+def test_overrides_stand_in_the_order_of_time_in_every_time_zone() -> None:
+    early, late = "2026-01-02T08:00:00+08:00", "2026-01-02T01:00:00+00:00"  # 00:00 and 01:00 UTC
+    fails = [replace(FAIL, field=name, at=at(0)) for name in "ab"]
+    says = [on_field(Source.AUDITOR, 1.0, field=n, actor=n) for n in "ab"]
+    fused = fuse([*fails, replace(says[0], at=late), replace(says[1], at=early)])
+    assert [o.at for o in fused.overrides] == [early, late]
+
+
+def test_thousands_of_words_on_one_answer_fold_in_no_time() -> None:
+    words = [whole(Source.AUDITOR, 1.0, reason=f"said {n}") for n in range(10_000)]
+    fused = fuse(words)
+    assert fused.trajectory.value == 1.0
+    assert len(fused.overrides[0].replaced) == 9_999
+
+
+@pytest.mark.parametrize("weight", [float("nan"), float("inf"), -0.1])
+def test_weights_that_make_no_sense(weight: float) -> None:
+    for weights in ((weight, 0.3), (0.7, weight)):
+        with pytest.raises(CertloopError):
+            FusionWeights(*weights)

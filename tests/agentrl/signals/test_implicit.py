@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -20,6 +21,7 @@ from certloop.agentrl.signals import (
     classify_tool_result,
     field_named,
     next_message_signals,
+    review_signals,
     with_hint,
     without_answer,
 )
@@ -167,3 +169,33 @@ def test_no_message_breaks_the_rules(message: str, request: str) -> None:
     found = classify_message(message, previous_request=request)
     assert found is None or found.value in (-1.0, 0.0, 1.0)
     without_answer(message)
+
+
+LONG = 1 << 20
+
+
+@pytest.mark.parametrize("unit", ["「", "“", "『", "应为", "2020年", "not ", "no ", "? ", "错了。not "])
+def test_a_megabyte_of_a_message_is_judged_in_no_time(unit: str) -> None:
+    """A pattern that looks for its end anew from every place takes hours here."""
+    text = unit * (LONG // len(unit))
+    assert len(without_answer(text)) <= LONG
+    assert classify_message("错了。" + text) is not None
+
+
+def test_quotes_are_taken_out_whatever_stands_in_them() -> None:
+    assert without_answer("写的是「甲「乙」，不是“丙”或『丁』") == "写的是…，不是…或…"
+    assert without_answer('写的是"甲" 和 "乙') == '写的是… 和 "乙'
+
+
+def test_markers_without_end_are_read_in_no_time() -> None:
+    assert between_markers("[HINT_START]" * (LONG // 12)) is None
+    assert between_markers("[HINT_START]" * (LONG // 12) + "look[HINT_END]").endswith("look")  # type: ignore[union-attr]
+    assert between_markers("a [HINT_START] one [HINT_START] two [HINT_END]") == "one [HINT_START] two"
+
+
+def test_a_correction_of_an_answer_that_is_no_json_is_kept() -> None:
+    trajectory = replace(answered({}), final_json="名称是甲", token_offsets=((0, 2), (2, 4)))
+    whole, field = next_message_signals(ORIGIN, "名称不对，应为乙", labels={"name": ["名称"]}, trajectory=trajectory)
+    assert (whole.value, field.field, field.span) == (-1.0, "name", None)
+    (edit, approval) = review_signals(ORIGIN, {"name": "甲"}, {"name": "乙"}, trajectory=trajectory)
+    assert (edit.field, edit.span, approval.value) == ("name", None, 0.0)

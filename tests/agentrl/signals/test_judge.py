@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -181,11 +182,32 @@ def test_more_than_half_failed_votes_are_no_finding() -> None:
     assert caught.value.code == "judge_malformed"
 
 
+@pytest.mark.parametrize("key", ["two\r\nlines", "钥匙"])
+def test_a_key_that_no_header_can_hold_is_a_judge_that_cannot_be_reached(key: str) -> None:
+    with endpoint(says(GOOD)) as (url, seen), pytest.raises(CertloopError) as caught:
+        LlmJudge(JudgeConfig(url, "m", api_key=key), redact=str).judge("a", "b", "c")
+    assert (caught.value.code, seen) == ("judge_unavailable", [])
+    assert key not in str(caught.value)
+
+
+def test_votes_that_tie_say_nothing() -> None:
+    with endpoint(says(GOOD, BAD)) as (url, _):
+        found = ask(url, votes=4)
+    assert (found.value, found.confidence, found.hint) == (0.0, 0.5, None)
+
+
 def test_the_key_is_never_shown() -> None:
     assert SECRET not in repr(JudgeConfig("http://localhost/v1", "m", api_key=SECRET))
 
 
-@pytest.mark.parametrize("change", [{"base_url": "localhost"}, {"base_url": "file:///etc"}, {"votes": 0}, {"timeout_s": 0.0}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"base_url": "localhost"}, {"base_url": "file:///etc"}, {"votes": 0}, {"timeout_s": 0.0}, {"timeout_s": math.inf},
+        {"timeout_s": math.nan}, {"temperature": math.nan}, {"base_url": "http://localhost:99999/v1"},
+        {"base_url": "http://localhost:port/v1"}, {"base_url": "http://[::1/v1"},
+    ],
+)  # fmt: skip
 def test_settings_that_make_no_sense(change: dict[str, Any]) -> None:
     with pytest.raises(CertloopError):
         JudgeConfig(**{"base_url": "http://localhost/v1", "model": "m"} | change)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -37,6 +38,8 @@ def test_the_same_content_is_the_same_signal() -> None:
         {"span": (9, 3)}, {"span": (-1, 3)}, {"span": (3, 3)}, {"at": "2026-01-02T03:04:05"}, {"at": ""}, {"actor": ""},
         {"reason": ""},
         {"traj_id": ""}, {"evidence": {"x": float("nan")}}, {"evidence": []}, {"hint": 3}, {"supersedes": 4},
+        {"value": 10**400}, {"confidence": 10**400}, {"evidence": {"x": 10**5000}}, {"evidence": {"x": MappingProxyType({})}},
+        {"step": 10**5000}, {"step": -1}, {"span": (0, 10**5000)}, {"span": 3},
     ],
 )  # fmt: skip
 def test_what_must_not_be_stored_is_refused(change: dict[str, Any]) -> None:
