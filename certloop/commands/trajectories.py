@@ -48,6 +48,7 @@ SinceOption = Annotated[str | None, typer.Option(metavar="INSTANT", help="Create
 UntilOption = Annotated[str | None, typer.Option(metavar="INSTANT", help="Created before, ISO 8601 with time zone.")]
 MinOption = Annotated[float | None, typer.Option(min=-1, max=1, metavar="R", help="Fused reward at least this.")]
 MaxOption = Annotated[float | None, typer.Option(min=-1, max=1, metavar="R", help="Fused reward at most this.")]
+PurposeOption = Annotated[str | None, typer.Option(metavar="WORDS", help="Only documents whose consent was given for just this.")]
 LeastOption = Annotated[Least, typer.Option(help="The least that the documents' consent must allow now.")]
 
 
@@ -61,6 +62,7 @@ def list_(
     until: UntilOption = None,
     min_reward: MinOption = None,
     max_reward: MaxOption = None,
+    purpose: PurposeOption = None,
     limit: Annotated[int, typer.Option(min=1, metavar="N", help="At most so many.")] = 1000,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:
@@ -69,10 +71,13 @@ def list_(
 
     from certloop.agentrl.store.exporters import fused_reward
 
-    filters = _filters(doc_type, field, since, until, min_reward, max_reward)
+    filters = _filters(doc_type, field, since, until, min_reward, max_reward, purpose)
     with open_store(url) as store:
         stream = open_tenant(store, tenant).trajectories(filters, fused_reward)
-        for stored in islice(stream, limit):
+        for count, stored in enumerate(islice(stream, limit + 1)):
+            if count == limit:
+                typer.echo(f"these are the first {limit}; --limit shows more", err=True)
+                break
             t, reward = stored.trajectory, fused_reward(stored.trajectory, stored.signals)
             row = {
                 "id": t.traj_id,
@@ -144,25 +149,29 @@ def export(
     until: UntilOption = None,
     min_reward: MinOption = None,
     max_reward: MaxOption = None,
+    purpose: PurposeOption = None,
     consent: LeastOption = Least.TENANT,
     unapproved: Annotated[
         bool, typer.Option(help="Also answers that no auditor approved, as they were given (a teacher's, for instance).")
     ] = False,
+    image_token: Annotated[
+        int | None, typer.Option(metavar="N", help="For tinker: the id of the model's image token; its runs become the pages.")
+    ] = None,
 ) -> None:
     """Write training rows of consented documents as JSON Lines. They hold true labels: they are for this tenant's training only.
 
     trl (messages), trl-completion (prompt and completion) and swift take the approved answer (with the auditor's edits) as
-    completion, trl-prompt as ground truth; tinker takes the sampled tokens with the fused reward as advantage; jsonl writes the
-    records as they are.
+    completion, trl-prompt as ground truth; tinker takes the sampled tokens with the fused reward as advantage (--image-token says
+    where the pages stand in those of a model that sees); jsonl writes the records as they are.
     """
     from certloop.agentrl.store.exporters import fused_reward
 
-    filters = _filters(doc_type, field, since, until, min_reward, max_reward, consent)
+    filters = _filters(doc_type, field, since, until, min_reward, max_reward, purpose, consent)
     folder = images or (output.parent / "images" if output is not None else Path("images"))
     counts = {"written": 0, "skipped": 0}
     with open_store(url) as store, _lines(output) as lines:
         handle = open_tenant(store, tenant)
-        make = _maker(rows, handle, folder, unapproved)
+        make = _maker(rows, handle, folder, unapproved, image_token)
         handle.note(actor(), "export", rows=rows.value)
         for stored in handle.trajectories(filters, fused_reward):
             row = make(stored)
@@ -184,6 +193,7 @@ def snapshot(
     until: UntilOption = None,
     min_reward: MinOption = None,
     max_reward: MaxOption = None,
+    purpose: PurposeOption = None,
     consent: LeastOption = Least.TENANT,
     as_json: JsonOption = False,
 ) -> None:
@@ -191,7 +201,7 @@ def snapshot(
     from certloop.agentrl.store import create_snapshot
     from certloop.agentrl.store.exporters import fused_reward
 
-    filters = _filters(doc_type, field, since, until, min_reward, max_reward, consent)
+    filters = _filters(doc_type, field, since, until, min_reward, max_reward, purpose, consent)
     with open_store(url) as store:
         handle = open_tenant(store, tenant)
         made = create_snapshot(handle, folder, filters, actor=actor(), reward_of=fused_reward, reward_name="fused")
@@ -208,22 +218,24 @@ def _filters(
     until: str | None,
     min_reward: float | None,
     max_reward: float | None,
+    purpose: str | None,
     consent: Least | None = None,
 ) -> Filters:
     from certloop.agentrl.store import Filters
     from certloop.agentrl.trajectory import Consent
 
     least = Consent.NONE if consent is None else Consent(consent.value)
-    return Filters(tuple(doc_type or ()), (), tuple(field or ()), (), since, until, least, None, min_reward, max_reward)
+    return Filters(tuple(doc_type or ()), (), tuple(field or ()), (), since, until, least, purpose, min_reward, max_reward)
 
 
 def _maker(
-    rows: Rows, handle: TenantStore, folder: Path, unapproved: bool
+    rows: Rows, handle: TenantStore, folder: Path, unapproved: bool, image_token: int | None
 ) -> Callable[[StoredTrajectory], dict[str, Any] | None]:
     """The function that makes one row, or None for a trajectory that has no such row."""
     from certloop.agentrl.signals.schema import to_json as signal_to_json
     from certloop.agentrl.store import exporters
     from certloop.agentrl.trajectory import to_json
+    from certloop.errors import UsageError
     from certloop.settings import Settings
     from certloop.templates import load_types
 
@@ -233,10 +245,16 @@ def _maker(
         return {"trajectory": to_json(stored.trajectory), "signals": [signal_to_json(s) for s in stored.signals]}
 
     def datum(stored: StoredTrajectory) -> dict[str, Any] | None:
-        reward = exporters.fused_reward(stored.trajectory, stored.signals)
-        if not stored.trajectory.token_ids or reward is None:
+        t, reward = stored.trajectory, exporters.fused_reward(stored.trajectory, stored.signals)
+        if not t.token_ids or reward is None:
             return None
-        return exporters.tinker_rl_datum(stored.trajectory, reward)
+        if image_token is None:
+            if t.image_sha256 and exporters.shows_images(t):
+                raise UsageError("these tokens hold images: say --image-token, the id of the model's image token")
+            return exporters.tinker_rl_datum(t, reward)
+        pages = [handle.get_blob(sha256) for sha256 in t.image_sha256]
+        images = [(page, "png" if page.startswith(b"\x89PNG") else "jpeg") for page in pages]
+        return exporters.tinker_rl_datum(t, reward, image_token_id=image_token, images=images)
 
     def labelled(stored: StoredTrajectory) -> dict[str, Any] | None:
         t = stored.trajectory

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from certloop import CertloopError
 from certloop.agentrl.signals.emit import Origin, review_signals
 from certloop.agentrl.store import EventError, Store, add_signals, expired_documents, read_key
-from certloop.agentrl.trajectory import Consent, Trajectory
+from certloop.agentrl.trajectory import Consent, Role, Segment, Trajectory
 from certloop.cli import app
 
 Make = Callable[..., Trajectory]
@@ -101,6 +101,40 @@ def test_export_writes_consented_approved_rows(shell: Shell, rows: str) -> None:
         assert '"A-18"' in json.dumps(row).replace('\\"', '"')
         assert Path(row["images"][0]).read_bytes() == PNG
     assert [p.name for p in target.parent.iterdir() if p.suffix == ".partial"] == []
+
+
+def test_tinker_rows_of_a_model_that_sees_hold_its_pages(shell: Shell, make_trajectory: Make) -> None:
+    """METHODS §1.2's 31 tokens with a picture of 16 before them; such tokens without the picture would teach nonsense."""
+    plain = make_trajectory()
+    head = Segment(Role.USER, 0, 16)
+    moved = tuple(Segment(s.role, s.start + 16, s.end + 16) for s in plain.segments)
+    with Store.open(shell.url) as store:
+        tenant = store.for_tenant("default")
+        seen: dict[str, Any] = {"tenant_id": "default", "image_sha256": (tenant.put_blob(PNG),), "segments": (head, *moved)}
+        seen |= {"token_ids": (7,) * 16 + plain.token_ids, "loss_mask": (0,) * 16 + plain.loss_mask, "steps": ()}
+        seen |= {"logprobs": (None,) * 16 + plain.logprobs, "doc_type": "seen"}
+        with tenant.batch("test") as batch:
+            batch.add_trajectory(make_trajectory("t-3", **seen))
+        add_signals(tenant, review_signals(Origin("t-3", "auditor-7", "2026-03-02T08:00:00+00:00"), {"a": "b"}, {"a": "b"}), "a")
+    command = ("trajectories", "export", "--format", "tinker", "--type", "seen")
+    assert shell.error(*command) == "usage"
+    (row,) = [json.loads(line) for line in shell.out(*command, "--image-token", "7").splitlines()]
+    first, second = row["model_input"]["chunks"]
+    assert (base64.b64decode(first["data"]), first["format"], first["expected_tokens"]) == (PNG, "png", 16)
+    assert second["tokens"] == list(plain.token_ids[:-1])
+
+
+def test_a_purpose_narrows_and_a_cut_list_says_so(shell: Shell) -> None:
+    assert len(shell.out("trajectories", "list", "--purpose", "training").splitlines()) == 2
+    assert shell.out("trajectories", "list", "--purpose", "advertising") == ""
+    sets = str(shell.folder / "sets")
+    rows = {
+        w: json.loads(shell.out("trajectories", "snapshot", sets, "--json", "--purpose", w))["rows"] for w in ("training", "x")
+    }
+    assert rows == {"training": 1, "x": 0}
+    assert shell.out("trajectories", "export", "--format", "jsonl", "--purpose", "x") == ""
+    assert "first 1; --limit" in shell("trajectories", "list", "--limit", "1").stderr
+    assert shell("trajectories", "list", "--limit", "2").stderr == ""
 
 
 def test_snapshot(shell: Shell) -> None:

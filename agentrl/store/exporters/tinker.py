@@ -16,6 +16,9 @@ from typing import Any
 from certloop.agentrl.store.errors import ExportError
 from certloop.agentrl.trajectory import Trajectory
 
+MIN_IMAGE_TOKENS = 16
+"""A picture of 128 x 128 pixels has as many (patches of 16 pixels, merged two by two)."""
+
 
 def tinker_sft_datum(
     trajectory: Trajectory, *, image_token_id: int | None = None, images: Sequence[tuple[bytes, str]] = ()
@@ -48,6 +51,12 @@ def tinker_rl_datum(
         "advantages": _floats([advantage * bit for bit in trajectory.loss_mask[1:]]),
     }
     return {"model_input": model_input, "loss_fn_inputs": inputs}
+
+
+def shows_images(trajectory: Trajectory) -> bool:
+    """Whether the tokens seem to hold images: the same token many times in a row, where the model did not write."""
+    read = (t for t, bit in zip(trajectory.token_ids, trajectory.loss_mask, strict=True) if not bit)
+    return any(len(list(run)) >= MIN_IMAGE_TOKENS for _, run in groupby(read))
 
 
 def _model_input(trajectory: Trajectory, image_token_id: int | None, images: Sequence[tuple[bytes, str]]) -> dict[str, Any]:
