@@ -258,7 +258,7 @@ def _reward(task: Task, outcome: Outcome, grade: Grade | None, path: Sequence[st
     walked, speed = path_score(path, task.golden_paths), efficiency(path, task.golden_paths)
     if grade is None or outcome is not Outcome.CLEAN:
         return EpisodeReward(0.0, 0.0, walked, speed, 0.0)
-    form = float(grade.form)
+    form = float(bool(grade.form))
     return EpisodeReward(
         composite_reward(grade.quality, walked, speed, form, weights=weights), grade.quality, walked, speed, form
     )
@@ -272,6 +272,7 @@ def _is_decision(said: object) -> TypeGuard[Decision]:
         and isinstance(said.answer, str | None)
         and (said.action is None or (isinstance(said.action, Action) and isinstance(said.action.tool, str)))
         and type(said.cost) is int
+        and said.cost >= 0
         and (said.sampled is None or _is_sampled(said.sampled))
     )
 
@@ -285,7 +286,7 @@ def _is_sampled(sampled: object) -> bool:
 
 
 def _can_be_run(action: Action) -> bool:
-    return bool(action.tool) and isinstance(action.args, Mapping) and is_json(action.args)
+    return bool(action.tool) and isinstance(action.args, Mapping) and is_json(dict(action.args))
 
 
 def _context_length(decision: Decision) -> int:

@@ -66,7 +66,8 @@ def alter(payload: Any, seed: int) -> Any:
     if isinstance(payload, bool) or payload is None:
         return not payload
     if isinstance(payload, (int, float)):
-        return payload + rng.randint(1, 9)
+        other = payload + rng.randint(1, 9)
+        return other if other != payload else -payload  # a float may be too large to notice
     return _alter_text(payload, rng) if isinstance(payload, str) and payload else "changed"
 
 

@@ -110,7 +110,7 @@ class Executor:
         tool = self._tools.get(action.tool)
         if tool is None:
             return ToolResult(False, {"known": sorted(self._tools)}, error_kind=ErrorKind.UNKNOWN_TOOL)
-        if not is_json(action.args):
+        if not is_json(dict(action.args)):
             return ToolResult(False, {"wrong": []}, error_kind=ErrorKind.BAD_ARGS)
         try:
             args = tool.args.model_validate_json(json.dumps(dict(action.args)))

@@ -51,11 +51,15 @@ def token_span(chars: Span, offsets: Sequence[Span]) -> Span | None:
 def field_token_span(trajectory: Trajectory, *path: str | int) -> Span | None:
     """Return the token span of one field of the final answer, counted from the trajectory's first token.
 
-    None when the answer has no such field or the trajectory no token offsets (an engine without tokens).
+    None when the answer has no such field (or is no JSON: feedback on it is feedback all the same), and when the trajectory has
+    no token offsets (an engine without tokens).
     """
     if trajectory.final_json is None or not trajectory.token_offsets or not trajectory.segments:
         return None
-    chars = field_span(trajectory.final_json, *path)
+    try:
+        chars = field_span(trajectory.final_json, *path)
+    except TrajectoryError:
+        return None
     inside = token_span(chars, trajectory.token_offsets) if chars is not None else None
     if inside is None:
         return None

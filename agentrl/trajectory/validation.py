@@ -21,6 +21,9 @@ from certloop.agentrl.trajectory.schema import Consent, Outcome, Redaction, Role
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _MAX_DEPTH = 64
+_MAX_INT_BITS = 14_000
+"""Python writes no longer integers as text (4,300 digits)."""
+_MAX_TOKEN = 1 << 63
 _TEXTS = ("purpose", "policy_version", "harness_version", "prompt_version")
 _OPTIONAL_TEXTS = ("type_version", "memory_snapshot_id", "group_id", "outcome_reason", "final_json")
 
@@ -36,14 +39,16 @@ def validate(trajectory: Trajectory) -> Trajectory:
 
 
 def is_json(value: Any, depth: int = 0) -> bool:
-    """Whether a value is JSON as it stands: text keys, finite numbers, not nested beyond 64 levels."""
-    if value is None or isinstance(value, (str, bool, int)):
+    """Whether a value is JSON as it stands: dicts with text keys, finite numbers that can be written, at most 64 levels."""
+    if value is None or isinstance(value, (str, bool)):
         return True
+    if isinstance(value, int):
+        return value.bit_length() <= _MAX_INT_BITS
     if isinstance(value, float):
         return math.isfinite(value)
     if depth >= _MAX_DEPTH:
         return False
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return all(isinstance(key, str) and is_json(item, depth + 1) for key, item in value.items())
     return isinstance(value, (list, tuple)) and all(is_json(item, depth + 1) for item in value)
 
@@ -99,7 +104,7 @@ def _step(step: Step, index: int, n_tokens: int) -> None:
         not isinstance(step.action.tool, str)
         or not step.action.tool
         or not isinstance(step.action.args, Mapping)
-        or not is_json(step.action.args)
+        or not is_json(dict(step.action.args))
     ):
         raise StepError(f"the action of step {index} needs a tool name and arguments that are a JSON object")
     if (result := step.tool_result) is None:
@@ -130,8 +135,8 @@ def _tokens(t: Trajectory) -> None:
     n = len(t.token_ids)
     if not n == len(t.logprobs) == len(t.loss_mask):
         raise TokenLengthError(f"{n} token ids, {len(t.logprobs)} log-probabilities and {len(t.loss_mask)} mask entries")
-    if any(type(token) is not int or token < 0 for token in t.token_ids):
-        raise TrajectoryError("token ids must be integers >= 0")
+    if any(type(token) is not int or not 0 <= token < _MAX_TOKEN for token in t.token_ids):
+        raise TrajectoryError("token ids must be integers >= 0 of at most 63 bits")
     end = 0
     for index, segment in enumerate(t.segments):
         if segment.start != end or segment.end <= segment.start or not isinstance(segment.role, Role):

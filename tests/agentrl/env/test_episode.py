@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from itertools import islice
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from certloop.agentrl.env import (
     Limits,
     Outcome,
     Sampled,
+    Tool,
     parse_decision,
     random_faults,
     run_episode,
@@ -28,8 +30,8 @@ from certloop.agentrl.env import (
     scripted_faults,
 )
 from certloop.agentrl.rewards import group_advantages
-from certloop.agentrl.trajectory import Provenance, Role, Sampling, field_token_span, validate
-from tests.agentrl.desk import GOLDEN, Clerk, Script, TokenClerk, parts_task, parts_tasks
+from certloop.agentrl.trajectory import Provenance, Role, Sampling, dumps, field_token_span, loads, validate
+from tests.agentrl.desk import GOLDEN, Clerk, Lookup, Script, TokenClerk, parts_task, parts_tasks
 
 CONFIG = EpisodeConfig(Provenance("tenant", policy_version="p1"), sampling=Sampling(1.0, 1.0))
 RIGHT = '{"metres": 2.54}'
@@ -90,6 +92,9 @@ def test_a_guess_on_no_path_is_gated_by_quality() -> None:
         ([Decision(thought=5)], Outcome.FAILED, "policy:not_a_decision"),
         ([Decision(answer=5)], Outcome.FAILED, "policy:not_a_decision"),
         ([Decision(action="lookup")], Outcome.FAILED, "policy:not_a_decision"),
+        ([Decision(action=Action("lookup", {"article": "B7"}), cost=-1)], Outcome.FAILED, "policy:not_a_decision"),
+        ([Decision(action=Action("lookup", {"article": 10**5000}))], Outcome.MALFORMED, "decision"),
+        ([Decision(answer=RIGHT, sampled=Sampled((), (10**5000,), (-1.0,)))], Outcome.FAILED, "policy:trajectory_invalid"),
         ([Decision(action=Action(7))], Outcome.FAILED, "policy:not_a_decision"),
         ([Decision(answer=RIGHT, sampled=7)], Outcome.FAILED, "policy:not_a_decision"),
         ([Decision(answer=RIGHT, sampled=Sampled((), None, None))], Outcome.FAILED, "policy:not_a_decision"),
@@ -241,3 +246,16 @@ def test_text_becomes_a_decision(text: str, decision: Decision) -> None:
 @given(st.text() | st.dictionaries(st.text(), st.text()).map(json.dumps))
 def test_no_text_breaks_the_parser(text: str) -> None:
     parse_decision(text)
+
+
+@pytest.mark.parametrize("payload", [[10**5000], MappingProxyType({"inches": 100}), {"inches": MappingProxyType({})}])
+def test_a_tool_that_answers_what_json_cannot_hold_ends_no_run(payload: Any) -> None:
+    tool = Tool("lookup", Lookup, lambda _: payload)
+    episode = run(Clerk(), task=replace(parts_task(), make_tools=lambda: (tool,)))
+    assert [step.tool_result.error_kind for step in episode.trajectory.steps[:-1]] == ["malformed"] * 3
+    assert loads(dumps(episode.trajectory)) == episode.trajectory
+    assert episode.trajectory.outcome is Outcome.REFUSED
+
+
+def test_a_form_that_is_no_bool_ends_no_run() -> None:
+    assert run(Clerk(), task=replace(parts_task(), grade=lambda _: Grade(1.0, form="yes"))).reward.form == 1.0  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -42,7 +43,11 @@ def call(answer: Any, args: Any = None, **options: Any) -> Any:
     )
 
 
-@pytest.mark.parametrize("args", [{}, {"box": [1]}, {"box": ["1", "2"]}, {"box": [1, 2], "x": 1}, {"box": None}, {"box": {1, 2}}])
+@pytest.mark.parametrize(
+    "args",
+    [{}, {"box": [1]}, {"box": ["1", "2"]}, {"box": [1, 2], "x": 1}, {"box": None}, {"box": {1, 2}},
+     {"box": [1, 10**5000]}, {"box": [1, 2], "note": MappingProxyType({})}, {"box": [1, 2], "note": "\ud800"}, {"\ud800": 1}],
+)  # fmt: skip
 def test_arguments_are_checked_before_the_tool_runs(args: Any) -> None:
     result = call(AssertionError("must not run"), args)
     assert (result.ok, result.error_kind) == (False, "bad_args")
@@ -67,6 +72,9 @@ def test_an_unknown_tool_is_answered_with_the_known_ones() -> None:
         (object(), "malformed"),
         (float("nan"), "malformed"),
         ({1: 2}, "malformed"),
+        ([10**5000], "malformed"),  # JSON that Python does not write
+        (MappingProxyType({}), "malformed"),
+        ({"a": [MappingProxyType({})]}, "malformed"),
     ],
 )
 def test_what_a_tool_does_wrong(answer: Any, kind: str) -> None:
@@ -113,7 +121,7 @@ def test_random_faults_keep_their_rates_and_their_seed() -> None:
         random_faults({Fault.TIMEOUT: 0.8, Fault.CHANGED: 0.3}, 1)
 
 
-LEAF = st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.text(max_size=8)
+LEAF = st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.floats(allow_nan=False, allow_infinity=False)
 
 
 @given(

@@ -88,3 +88,5 @@ def test_no_tokens_no_span() -> None:
     bare = Trajectory("t", "a", "toy", "2026-01-01T00:00:00Z", Outcome.CLEAN, final_json='{"a": 1}')
     assert field_token_span(bare, "a") is None
     assert field_token_span(answered('{"a": 1}', 2), "b") is None
+    for text in ("a is 1", '{"a": 1', "", "[" * 100):  # what an answer that is no JSON says of a field, nobody can point at
+        assert field_token_span(answered(text or " ", 2), "a") is None

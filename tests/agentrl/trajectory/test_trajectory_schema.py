@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -79,6 +80,7 @@ def test_the_path_is_the_tools_in_order() -> None:
         ("trajectory_invalid", {"outcome": True}),  # never a bool
         ("trajectory_invalid", {"image_sha256": ("page.jpg",)}),
         ("trajectory_invalid", {"token_ids": (1, 2, 3, 4, 5, 6, 7, -8)}),
+        ("trajectory_invalid", {"token_ids": (1, 2, 3, 4, 5, 6, 7, 10**5000)}),
         ("trajectory_invalid", {"token_offsets": ((0, 6), (6, 11))}),
         ("trajectory_invalid", {"sampling": Sampling(1.0, 0.0)}),
         ("not_finite", {"sampling": Sampling(float("nan"), 1.0)}),
@@ -113,6 +115,9 @@ def test_what_is_wrong_with_a_trajectory_has_a_code(code: str, change: dict[str,
         ("steps_invalid", {"action": None}),
         ("steps_invalid", {"action": Action("")}),
         ("steps_invalid", {"action": Action("ocr", {"scale": float("nan")})}),
+        ("steps_invalid", {"action": Action("ocr", {"scale": 10**5000})}),
+        ("steps_invalid", {"action": Action("ocr", {"scale": MappingProxyType({})})}),
+        ("steps_invalid", {"tool_result": ToolResult(True, MappingProxyType({}))}),
         ("steps_invalid", {"tool_result": ToolResult(False)}),
         ("steps_invalid", {"tool_result": ToolResult(True, error_kind="timeout")}),
         ("steps_invalid", {"tool_result": ToolResult(True, {1: "key"})}),
