@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from certloop.train.errors import DivergedError, LossError
+from certloop.train.errors import CheckpointError, DivergedError, LossError
 
 
 class MetricsWriter(TrainerCallback):  # type: ignore[misc]
@@ -33,8 +34,24 @@ class MetricsWriter(TrainerCallback):  # type: ignore[misc]
             return
         logs = {key: value for key, value in (kwargs.get("logs") or {}).items() if isinstance(value, int | float)}
         line = {"step": state.global_step, "seconds": round(time.monotonic() - self.start, 3)} | logs
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({k: v if math.isfinite(v) else None for k, v in line.items()}) + "\n")
+        try:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({k: v if math.isfinite(v) else None for k, v in line.items()}) + "\n")
+        except OSError as error:
+            raise CheckpointError(f"{self.path.name} cannot be written: {error.strerror}; free the disk, then resume") from error
+
+
+class Progress(TrainerCallback):  # type: ignore[misc]
+    """A line a logged step on standard error, where people watch: the stage, the step, the loss or the reward."""
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+
+    def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        logs = kwargs.get("logs") or {}
+        name = next((name for name in ("reward", "loss") if name in logs), None)
+        if name is not None and state.is_world_process_zero:
+            sys.stderr.write(f"{self.label}: step {state.global_step} of {state.max_steps}, {name} {float(logs[name]):.4f}\n")
 
 
 class FiniteLoss(TrainerCallback):  # type: ignore[misc]
@@ -57,12 +74,22 @@ class DivergenceBound(TrainerCallback):  # type: ignore[misc]
         self.entropy_growth, self.max_kl = entropy_growth, max_kl
         self.first_entropy: float | None = None
 
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """After a resume the bound still counts from the run's first entropy, not from what it had grown to."""
+        for entry in state.log_history:
+            if "entropy" in entry:
+                self._begin(float(entry["entropy"]))
+                return
+
+    def _begin(self, entropy: float) -> None:
+        self.first_entropy = max(entropy, 0.05)  # a nearly deterministic start is allowed to loosen a little
+
     def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         logs = kwargs.get("logs") or {}
         entropy, kl = logs.get("entropy"), logs.get("kl_from_start")
         if entropy is not None:
             if self.first_entropy is None:
-                self.first_entropy = max(float(entropy), 0.05)  # a nearly deterministic start is allowed to loosen a little
+                self._begin(float(entropy))
             elif self.entropy_growth is not None and entropy > self.entropy_growth * self.first_entropy:
                 raise DivergedError(f"entropy {entropy:.3f} at step {state.global_step}, {self.first_entropy:.3f} at the start")
         if kl is not None and self.max_kl is not None and kl > self.max_kl:

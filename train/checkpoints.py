@@ -22,13 +22,12 @@ def latest_complete(folder: Path) -> Path | None:
     """The newest checkpoint whose every file is there at its size; incomplete ones are removed."""
     best: tuple[int, Path] | None = None
     for path in folder.glob("checkpoint-*"):
-        step = path.name.partition("-")[2]
-        if not step.isdecimal():
+        if (step := _step(path)) is None:
             continue
         if not is_complete(path):
             shutil.rmtree(path, ignore_errors=True)
-        elif best is None or int(step) > best[0]:
-            best = (int(step), path)
+        elif best is None or step > best[0]:
+            best = (step, path)
     return None if best is None else best[1]
 
 
@@ -49,16 +48,52 @@ def seal(path: Path) -> None:
     (path / COMPLETE).write_text(json.dumps({"files": sizes}, indent=2) + "\n", encoding="utf-8")
 
 
+def rotate(folder: Path, keep: int | None) -> None:
+    """Remove all but the newest ``keep`` checkpoints (None: all stay)."""
+    found = sorted((p for p in folder.glob("checkpoint-*") if _step(p) is not None), key=lambda p: _step(p) or 0)
+    for path in found[:-keep] if keep else []:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def save_result(trainer: Any, processor: Any, folder: Path, base: dict[str, str] | None) -> None:
+    """Write what a stage trained. Every process takes part where the weights are spread over several, the main one writes.
+
+    Raises CheckpointError when the disk refuses: the last checkpoint stays, so the same command again saves it.
+    """
+    from certloop.train.models import save_model
+
+    whole = trainer.accelerator.get_state_dict(trainer.model) if trainer.is_fsdp_enabled else None
+    if not trainer.is_world_process_zero():
+        return
+    try:
+        save_model(trainer.accelerator.unwrap_model(trainer.model), processor, folder, base=base, weights=whole)
+    except Exception as error:
+        if not _is_write_failure(error):
+            raise
+        raise CheckpointError(
+            f"the trained model cannot be written ({type(error).__name__}); free the disk, then resume"
+        ) from error
+
+
+def _step(path: Path) -> int | None:
+    step = path.name.partition("-")[2]
+    return int(step) if step.isdecimal() else None
+
+
 class SafeCheckpoints:
     """Mixed into each trainer: its checkpoints are sealed, and one that cannot be written is a typed error, not half a folder."""
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         this: Any = self
         folder = Path(this._get_output_dir(trial=trial)) / f"checkpoint-{this.state.global_step}"
+        keep, this.args.save_total_limit = this.args.save_total_limit, None  # older ones go when this one is whole, not before
         try:
             super()._save_checkpoint(model, trial)  # type: ignore[misc]
             self.save_extra(folder)
-            seal(folder)
+            this.accelerator.wait_for_everyone()  # each process writes its own random state
+            if this.accelerator.is_main_process:
+                seal(folder)
+                rotate(folder.parent, keep)
         except Exception as error:
             if not _is_write_failure(error):
                 raise
@@ -66,6 +101,8 @@ class SafeCheckpoints:
             raise CheckpointError(
                 f"checkpoint {this.state.global_step} cannot be written ({type(error).__name__}); free the disk, then resume"
             ) from error
+        finally:
+            this.args.save_total_limit = keep
 
     def create_model_card(self, *_: Any, **__: Any) -> None:
         """No model card in every folder: the run's own files say more."""

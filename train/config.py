@@ -65,7 +65,7 @@ class DataSpec(_Frozen):
 class _Stage(_Frozen):
     """What every stage has. A step is one optimiser update over ``batch_size * accumulation`` rows on each device."""
 
-    name: str = Field("", max_length=60, pattern=r"[\w-]*")
+    name: str = Field("", max_length=60, pattern=r"^[\w-]*$")
     learning_rate: float = Field(gt=0)
     batch_size: int = Field(ge=1)
     accumulation: int = Field(1, ge=1)
@@ -204,7 +204,7 @@ class TinkerSpec(_Frozen):
 class RunConfig(_Frozen):
     """One run. ``resume_state`` keeps optimiser and sampler state in checkpoints, ``keep`` is how many are kept."""
 
-    name: str = Field(min_length=1, max_length=60, pattern=r"[\w.-]+")
+    name: str = Field(min_length=1, max_length=60, pattern=r"^[\w-][\w.-]*$")
     backend: Literal["local", "swift", "tinker"] = "local"
     seed: int = Field(0, ge=0)
     student: ModelSpec
@@ -244,8 +244,18 @@ def parse_config(data: dict[str, Any]) -> RunConfig:
     try:
         return RunConfig.model_validate(data)
     except ValidationError as error:
-        problems = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'run'}: {e['msg']}" for e in error.errors())
+        problems = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'run'}: {_said(e)}" for e in _causes(error))
         raise TrainConfigError(f"the run is not well formed: {problems}") from None
+
+
+def _causes(error: ValidationError) -> list[Any]:
+    """Without what only follows: a stage that is wrong also leaves the list of stages short."""
+    found = error.errors()
+    return [e for e in found if not any(len(o["loc"]) > len(e["loc"]) == 1 and o["loc"][0] == e["loc"][0] for o in found)]
+
+
+def _said(problem: Any) -> str:
+    return "there is no such key" if problem["type"] == "extra_forbidden" else str(problem["msg"])
 
 
 def builtin_configs() -> list[str]:

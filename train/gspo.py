@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +45,9 @@ def gspo_trainer(
     """A trainer over ``rows``, whose labels only the reward sees.
 
     ``start_model`` is a frozen copy of the model as it starts, from which the divergence is measured (needed with
-    ``kl_every``, unless the model is an adapter: then its base is the start). ``reward`` replaces the stage's own.
+    ``kl_every``, unless the model is an adapter: then a copy of its own weights is kept). ``reward`` replaces the stage's own.
     """
+    start_weights = _trained_weights(model) if stage.kl_every and start_model is None else None
     stats = FieldStats()
     column = "second_read" if stage.reward == "agreement" else "ground_truth"
     dataset = to_dataset(rows, need=column)
@@ -69,8 +71,15 @@ def gspo_trainer(
     trainer.stage = stage
     if start_model is not None:
         add_fused_lm_head(start_model, temperature=stage.temperature)  # the trainer reads log-probabilities from the head
-        trainer.start_model = start_model
+        trainer.start_model = start_model.to(trainer.accelerator.device)
+    trainer.start_weights = start_weights
     return trainer
+
+
+def _trained_weights(model: Any) -> dict[str, torch.Tensor]:
+    """Copies of what is trained, by name. Of an adapter that an earlier stage began this is not nothing: its base is not where
+    this stage starts."""
+    return {name: p.detach().clone() for name, p in model.named_parameters() if p.requires_grad}
 
 
 def gspo_args(config: RunConfig, stage: GspoStage, folder: Path) -> GRPOConfig:
@@ -96,10 +105,11 @@ def gspo_args(config: RunConfig, stage: GspoStage, folder: Path) -> GRPOConfig:
 
 
 class GspoTrainer(SafeCheckpoints, GRPOTrainer):  # type: ignore[misc]
-    """GRPOTrainer with the additions of this module. ``stage`` and ``start_model`` are set before training."""
+    """GRPOTrainer with the additions of this module. ``stage`` and the start to measure from are set before training."""
 
     stage: GspoStage
     start_model: Any = None
+    start_weights: dict[str, torch.Tensor] | None = None
     _hard: HardSampler | None = None
     _group_rewards: torch.Tensor | None = None
     _last_logps: torch.Tensor | None = None
@@ -171,7 +181,6 @@ class GspoTrainer(SafeCheckpoints, GRPOTrainer):  # type: ignore[misc]
         names = ("pixel_values", "image_grid_thw", "num_images", "mm_token_type_ids")
         extra = {name: output[name] for name in names if name in output}
         keep, batch = output["completion_ids"].size(1), self.args.per_device_train_batch_size
-        model = self.accelerator.unwrap_model(self.model)
 
         def logps(which: Any) -> torch.Tensor:
             values: torch.Tensor = self._get_per_token_logps_and_entropies(which, ids, mask, keep, batch_size=batch, **extra)[0]
@@ -182,10 +191,25 @@ class GspoTrainer(SafeCheckpoints, GRPOTrainer):  # type: ignore[misc]
             if self.start_model is not None:
                 start_BC = logps(self.start_model)
             else:
-                with model.disable_adapter():
+                with self._as_it_started():
                     start_BC = logps(self.model)
         delta_BC = start_BC - now_BC
         return float((((delta_BC.exp() - delta_BC - 1) * trained).sum() / trained.sum().clamp(min=1)).item())
+
+    @contextmanager
+    def _as_it_started(self) -> Iterator[None]:
+        """The trained weights are the start's for a while. Where they are spread over devices, so is the start."""
+        assert self.start_weights is not None
+        model = self.accelerator.unwrap_model(self.model)
+        trained = {name: p for name, p in model.named_parameters() if name in self.start_weights}
+        now = {name: p.detach().clone() for name, p in trained.items()}
+        try:
+            for name, parameter in trained.items():
+                parameter.data.copy_(_spread_like(self.start_weights[name], parameter))
+            yield
+        finally:
+            for name, parameter in trained.items():
+                parameter.data.copy_(now[name])
 
     def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
         result = super()._get_per_token_logps_and_entropies(*args, **kwargs)
@@ -230,3 +254,12 @@ class GspoTrainer(SafeCheckpoints, GRPOTrainer):  # type: ignore[misc]
             return None
         state: dict[str, Any] = json.loads((Path(folder) / SAMPLER_STATE).read_text(encoding="utf-8"))
         return state
+
+
+def _spread_like(whole: torch.Tensor, parameter: Any) -> Any:
+    """A whole tensor at the place of ``parameter``: on its device, or sharded over several as it is."""
+    from torch.distributed.tensor import DTensor, distribute_tensor
+
+    here = whole.to(parameter.device)
+    shard = parameter.data
+    return distribute_tensor(here, shard.device_mesh, shard.placements) if isinstance(shard, DTensor) else here

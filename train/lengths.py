@@ -12,14 +12,19 @@ _SLACK = 16  # role names and line breaks of the chat template
 
 
 def row_tokens(processor: Any, row: Row) -> int:
-    """Tokens of prompt, images and answer of one row, from the sizes of its images: no pixel is decoded."""
+    """Tokens of prompt, images and answer of one row, from the sizes of its images: no pixel is decoded.
+
+    Raises TrainDataError for an image that is none."""
     from PIL import Image
 
     text = len(processor.tokenizer(row.prompt + (row.completion or ""), add_special_tokens=False)["input_ids"])
     total = text + _SLACK
     for path in row.images:
-        with Image.open(path) as image:
-            total += image_tokens(processor, image.height, image.width) + 2
+        try:
+            with Image.open(path) as image:
+                total += image_tokens(processor, image.height, image.width) + 2
+        except (OSError, SyntaxError) as error:
+            raise TrainDataError(f"row {row.id}: its image {path.name} cannot be decoded ({type(error).__name__})") from None
     return total
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from certloop.extract.engine.adapters import BASE_MARK as BASE
 from certloop.extract.engine.adapters import fingerprint
+from certloop.extract.engine.sources import model_folder, why_not
 from certloop.train.config import LoraSpec, ModelSpec
 from certloop.train.errors import AdapterBaseError, ModelLoadError, TrainConfigError, TrainExtraError, VocabularyError
 
@@ -46,7 +47,7 @@ def need_extra() -> None:
 def model_source(path: str) -> str:
     """A folder or hub name as it is; ``nano:teacher`` and ``nano:early`` are the models that come with the product."""
     if not path.startswith("nano:"):
-        return path
+        return model_folder(path)
     from certloop.train.nano import nano_folder
 
     return str(nano_folder(path.removeprefix("nano:")))
@@ -60,7 +61,7 @@ def load_processor(spec: ModelSpec, folder: Path | None = None) -> ProcessorMixi
     try:
         processor = AutoProcessor.from_pretrained(source, revision=spec.revision, padding_side="left", trust_remote_code=False)
     except (OSError, ValueError, KeyError) as error:
-        raise ModelLoadError(f"no processor in {source}: {type(error).__name__}; give a model folder or a hub name") from None
+        raise ModelLoadError(f"the processor of {source} cannot be loaded: {why_not(source, error)}") from None
     size = dict(processor.image_processor.size)
     if spec.min_pixels is not None:
         size["shortest_edge"] = spec.min_pixels
@@ -81,7 +82,9 @@ def load_base(spec: ModelSpec, *, frozen: bool = False) -> PreTrainedModel:
             model_source(spec.path), revision=spec.revision, dtype=dtype, use_safetensors=True, trust_remote_code=False
         )
     except (OSError, ValueError, KeyError, RuntimeError) as error:
-        raise ModelLoadError(f"{spec.path} cannot be loaded as a vision-language model: {type(error).__name__}") from None
+        raise ModelLoadError(
+            f"{spec.path} cannot be loaded as a vision-language model: {why_not(model_source(spec.path), error)}"
+        ) from None
     if frozen:
         model.requires_grad_(False)
         model.eval()
@@ -149,14 +152,31 @@ def check_adapter_base(model: PreTrainedModel, folder: Path) -> None:
         raise AdapterBaseError(f"{folder.name} belongs to {known.get('name')}, a model of the same shape with other weights")
 
 
-def save_model(model: Any, processor: ProcessorMixin, folder: Path, *, base_name: str) -> None:
-    """Write what a stage trained (all weights, or the adapter with its base's fingerprint) and the processor."""
+def base_mark(model: Any, base_name: str) -> dict[str, str] | None:
+    """The name and fingerprint of an adapter's base; None for a model of its own. Taken before training: afterwards the weights
+    may be spread over several devices."""
+    return {"name": Path(base_name).name, **fingerprint(model)} if hasattr(model, "peft_config") else None
+
+
+def save_model(
+    model: Any,
+    processor: ProcessorMixin,
+    folder: Path,
+    *,
+    base_name: str = "",
+    base: dict[str, str] | None = None,
+    weights: dict[str, Any] | None = None,
+) -> None:
+    """Write what a stage trained (all weights, or the adapter with its base's fingerprint) and the processor.
+
+    ``base`` is the :func:`base_mark` where it was taken before, ``weights`` the gathered state where the model's own is spread.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    model.save_pretrained(str(folder), safe_serialization=True)
+    own = {} if weights is None else {"state_dict": weights}
+    model.save_pretrained(str(folder), safe_serialization=True, **own)
     processor.save_pretrained(str(folder))
-    if (folder / ADAPTER).exists():
-        data = {"name": Path(base_name).name, **fingerprint(model)}
-        (folder / BASE).write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+    if mark := base or base_mark(model, base_name):
+        (folder / BASE).write_text(json.dumps(mark, indent=2) + "\n", encoding="utf-8")
 
 
 def check_vocabulary(student: ProcessorMixin, teacher: ProcessorMixin, sizes: tuple[int, int] | None = None) -> None:

@@ -41,9 +41,10 @@ def read_rows(folder: Path) -> list[Row]:
     """Read and check every row. Raises TrainDataError with the line of the first one that is incomplete or without its image."""
     path = folder / ROWS
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").split("\n")  # splitlines() would part a value at a U+2028 or U+0085
     except (OSError, UnicodeDecodeError) as error:
-        raise TrainDataError(f"no training rows in {folder.name}: {ROWS} cannot be read ({type(error).__name__})") from None
+        why = (error.strerror if isinstance(error, OSError) else None) or "it is not text in UTF-8"
+        raise TrainDataError(f"no training rows in {folder.name or folder}: {ROWS} cannot be read ({why})") from None
     rows = [_row(folder, number, line) for number, line in enumerate(lines, 1) if line.strip()]
     if not rows:
         raise TrainDataError(f"{folder.name}/{ROWS} holds no row")

@@ -8,16 +8,18 @@ same command again resumes: finished stages are kept, an unfinished one goes on 
 from __future__ import annotations
 
 import json
+import os
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from certloop.train.config import RunConfig, Stage, dump_config, load_config
 from certloop.train.errors import CheckpointError, TrainConfigError, TrainDataError, TrainError
-from certloop.train.rows import data_sha256, read_rows
+from certloop.train.rows import Row, data_sha256, read_rows
 
 CONFIG, STATUS, DATA, ENVIRONMENT, STAGE = "run.toml", "status.json", "data.json", "environment.json", "stage.json"
 _PACKAGES = ("torch", "transformers", "trl", "peft", "accelerate", "datasets", "tokenizers", "safetensors", "numpy", "certloop")
@@ -30,7 +32,29 @@ def run(config: RunConfig, out: Path, say: Say = lambda line: None) -> Path:
     Raises TrainConfigError when ``out`` belongs to another run, TrainDataError when the rows changed under it, and whatever
     stops a stage; ``status.json`` then says where and why.
     """
-    prepare(config, out)
+    rows, data = prepare(config, out)
+    open_stages = [s for n, s in enumerate(config.stages, 1) if not (stage_folder(out, n, s) / STAGE).exists()]
+    try:
+        if open_stages:
+            _preflight(config, rows, open_stages)
+        claim(config, out, data)
+        return _stages(config, out, say)
+    except TrainError:
+        raise
+    except OSError as error:
+        raise _typed(error, out) from error
+
+
+def _preflight(config: RunConfig, rows: Sequence[Row], stages: Sequence[Stage]) -> None:
+    from certloop.train.models import need_extra
+
+    need_extra()
+    from certloop.train.preflight import preflight
+
+    preflight(config, rows, stages)
+
+
+def _stages(config: RunConfig, out: Path, say: Say) -> Path:
     start: Path | None = None
     for number, stage in enumerate(config.stages, 1):
         folder = stage_folder(out, number, stage)
@@ -42,8 +66,10 @@ def run(config: RunConfig, out: Path, say: Say = lambda line: None) -> Path:
             say(f"{folder.name}: {stage.kind}")
             try:
                 run_stage(config, number, out, start)
-            except TrainError as error:
-                write_json(out / STATUS, {"state": "failed", "stage": folder.name, "error": error.to_json()})
+            except (TrainError, OSError) as error:
+                told = error if isinstance(error, TrainError) else _typed(error, out)
+                with suppress(OSError):  # a full disk has no room for this either
+                    write_json(out / STATUS, {"state": "failed", "stage": folder.name, "error": told.to_json()})
                 raise
         start = model
     write_json(out / STATUS, {"state": "done", "model": str(start.relative_to(out)) if start else None})
@@ -51,27 +77,52 @@ def run(config: RunConfig, out: Path, say: Say = lambda line: None) -> Path:
     return start
 
 
-def prepare(config: RunConfig, out: Path) -> None:
-    """Make the run folder, or check that it is this run's and that the rows are still those it began with."""
-    text = dump_config(config)
-    known = out / CONFIG
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        if known.exists():
-            if load_config(known) != config:
-                raise TrainConfigError(f"{out.name} holds another run ({CONFIG} differs); give another folder")
-        else:
-            known.write_text(text, encoding="utf-8")
-            write_json(out / ENVIRONMENT, environment(config))
-    except OSError as error:
-        raise CheckpointError(f"{out.name} cannot be written: {error.strerror or type(error).__name__}") from None
+def _typed(error: OSError, out: Path) -> TrainError:
+    """A disk that is full or not ours, or a picture that is damaged behind its header, as the error that it is."""
+    if error.errno is None:  # pillow's own
+        return TrainDataError(f"a picture of the rows cannot be decoded ({type(error).__name__}); pack the rows again")
+    return CheckpointError(f"{out.name} cannot be used: {error.strerror or type(error).__name__}; then resume")
+
+
+def prepare(config: RunConfig, out: Path) -> tuple[list[Row], dict[str, Any]]:
+    """Check that ``out`` is this run's or nobody's and that the rows are still those it began with; returns them with their hash.
+
+    Raises TrainConfigError for another run's folder, TrainDataError for rows that are missing, incomplete or changed.
+    """
+    if not config.data.train:
+        raise TrainDataError("the run names no rows: set data.train in its file, or give --data DIR")
+    if (out / CONFIG).exists() and (other := load_config(out / CONFIG)) != config:
+        what = ", ".join(_differences(other.to_dict(), config.to_dict()))
+        raise TrainConfigError(f"{out.name} holds another run ({CONFIG} differs in {what}); give another folder")
     rows = read_rows(Path(config.data.train))
     data = {"train": {"rows": len(rows), "sha256": data_sha256(Path(config.data.train))}}
-    if (out / DATA).exists():
-        if json.loads((out / DATA).read_text(encoding="utf-8")) != data:
-            raise TrainDataError("the training rows are not those this run began with; start a new run")
+    if (out / DATA).exists() and json.loads((out / DATA).read_text(encoding="utf-8")) != data:
+        raise TrainDataError("the training rows are not those this run began with; start a new run")
+    return rows, data
+
+
+def claim(config: RunConfig, out: Path, data: dict[str, Any]) -> None:
+    """Make the run folder; ``run.toml`` comes last, so that a folder that names its run also says the rest."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        if not (out / DATA).exists():
+            write_json(out / DATA, data)
+        if not (out / CONFIG).exists():
+            write_json(out / ENVIRONMENT, environment(config))
+            write_text(out / CONFIG, dump_config(config))
+    except OSError as error:
+        raise CheckpointError(f"{out.name} cannot be written: {error.strerror or type(error).__name__}") from None
+
+
+def _differences(one: Any, other: Any, where: str = "") -> list[str]:
+    """The keys under which two runs differ, at most three of them."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        pairs = [(str(key), one.get(key), other.get(key)) for key in dict.fromkeys([*one, *other])]
+    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        pairs = [(str(n), a, b) for n, (a, b) in enumerate(zip(one, other, strict=True))]
     else:
-        write_json(out / DATA, data)
+        return [] if one == other else [where]
+    return [key for name, a, b in pairs for key in _differences(a, b, f"{where}.{name}".lstrip("."))][:3]
 
 
 def stage_folder(out: Path, number: int, stage: Stage) -> Path:
@@ -90,23 +141,30 @@ def run_stage(config: RunConfig, number: int, out: Path, start: Path | None) -> 
 
 def train_stage(config: RunConfig, number: int, out: Path, start: Path | None) -> None:
     """Load what the stage needs, train it from its last complete checkpoint on, and save its model."""
-    from certloop.train.checkpoints import latest_complete
-    from certloop.train.models import need_extra, save_model
+    from certloop.train.models import need_extra
 
     need_extra()
+    from transformers import PrinterCallback
+
+    from certloop.train.callbacks import Progress
+    from certloop.train.checkpoints import latest_complete, save_result
+    from certloop.train.models import base_mark
+
     stage = config.stages[number - 1]
     folder = stage_folder(out, number, stage)
     folder.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     trainer, processor = build_trainer(config, stage, folder, start)
+    trainer.remove_callback(PrinterCallback)  # it prints to standard output, where the model's folder goes
+    trainer.add_callback(Progress(stage.label))
+    base = base_mark(trainer.model, config.student.path)
     checkpoint = latest_complete(folder / "checkpoints")
     cpu = time.process_time()
     result = trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     cpu = time.process_time() - cpu
     trainer.accelerator.wait_for_everyone()
+    save_result(trainer, processor, folder / "model", base)
     if trainer.is_world_process_zero():
-        model = trainer.accelerator.unwrap_model(trainer.model)
-        save_model(model, processor, folder / "model", base_name=config.student.path)
         summary = {
             "kind": stage.kind,
             "steps": trainer.state.global_step,
@@ -143,7 +201,7 @@ def build_trainer(config: RunConfig, stage: Stage, folder: Path, start: Path | N
     if stage.kind == "gspo":
         from certloop.train.gspo import gspo_trainer
 
-        needs_start = stage.kl_every and not hasattr(student, "peft_config")
+        needs_start = stage.kl_every and not hasattr(student, "peft_config")  # an adapter's start is kept by the trainer
         begin = models.load_student(config.student, start).requires_grad_(False).eval() if needs_start else None
         return gspo_trainer(config, stage, student, *common, start_model=begin), processor
     assert config.teacher is not None
@@ -152,7 +210,7 @@ def build_trainer(config: RunConfig, stage: Stage, folder: Path, start: Path | N
     teacher = models.load_base(config.teacher, frozen=True)
     models.check_vocabulary(processor, teacher_processor, (_head_rows(student), _head_rows(teacher)))
     if config.hardware.device == "cuda":
-        teacher = teacher.to("cuda")
+        teacher = teacher.to(f"cuda:{os.environ.get('LOCAL_RANK', '0')}")  # of several processes each has its own device
     if stage.kind == "distill":
         from certloop.train.distill import distill_trainer
 
@@ -195,7 +253,11 @@ def _head_rows(model: Any) -> int:
 
 
 def write_json(path: Path, data: dict[str, Any]) -> None:
+    write_text(path, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
     """Replace a small file at once, so that a reader never sees half of it."""
     new = path.with_suffix(".new")
-    new.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    new.write_text(text, encoding="utf-8")
     new.replace(path)

@@ -17,6 +17,7 @@ from certloop.extract.engine.adapters import check_adapter
 from certloop.extract.engine.contract import LEAST_LOGPROB, Finish, ModelAnswer, Question
 from certloop.extract.engine.errors import AdapterRefusedError, ModelUnavailableError
 from certloop.extract.engine.inputs import model_inputs, view_of
+from certloop.extract.engine.sources import model_folder, why_not
 from certloop.extract.engine.view import View
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class QwenVlModel:
     def __init__(self, config: ModelConfig) -> None:
         self.config = config
         self.name = Path(config.model).name
-        self._processor, self._model = _load(config, Path(config.model) if Path(config.model).is_dir() else None)
+        self._processor, self._model = _load(config)
         self._view = view_of(self._processor, config.max_pixels)
         self._adapters: dict[str, bool] = {}  # name: whether it changes the vision tower
         self._default = BASE
@@ -274,9 +275,11 @@ def _groups(names: Sequence[str], *, apart: set[str]) -> list[list[int]]:
     return [[i for i, n in enumerate(names) if n == name] for name in dict.fromkeys(names)]
 
 
-def _load(config: ModelConfig, folder: Path | None) -> tuple[Any, Any]:
+def _load(config: ModelConfig) -> tuple[Any, Any]:
     if not config.model:
         raise ModelUnavailableError("the engine qwen-vl needs a model: set CERTLOOP_MODEL to a folder of weights or a hub name")
+    source = model_folder(config.model)
+    folder = Path(source) if Path(source).is_dir() else None
     if folder is not None and not any(folder.glob("*.safetensors")):
         raise ModelUnavailableError(f"{folder.name} holds no safetensors weights; no other kind is loaded")
     try:
@@ -288,14 +291,16 @@ def _load(config: ModelConfig, folder: Path | None) -> tuple[Any, Any]:
     dtype = {"float32": torch.float32, "bfloat16": torch.bfloat16}.get(
         config.dtype, torch.bfloat16 if device == "cuda" else torch.float32
     )
-    where: Any = folder or config.model
+    where: Any = folder or source
     processors: Any = transformers.AutoProcessor
     models: Any = transformers.AutoModelForImageTextToText
     try:
         processor = processors.from_pretrained(where, trust_remote_code=False)
         model = models.from_pretrained(where, dtype=dtype, use_safetensors=True, trust_remote_code=False)
     except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
-        raise ModelUnavailableError(f"the model {Path(config.model).name} cannot be loaded: {type(error).__name__}") from error
+        raise ModelUnavailableError(
+            f"the model {Path(config.model).name} (CERTLOOP_MODEL) cannot be loaded: {why_not(source, error)}"
+        ) from error
     if getattr(processor, "image_processor", None) is None or not getattr(processor, "chat_template", None):
         raise ModelUnavailableError(
             f"{Path(config.model).name} is no vision-language chat model: it lacks an image processor or a chat template"

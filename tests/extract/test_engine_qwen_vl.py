@@ -162,10 +162,16 @@ def test_models_that_are_not_there_or_not_safe_are_refused(base: Path, tmp_path:
     blind = tmp_path / "blind"
     shutil.copytree(base, blind)
     (blind / "chat_template.jinja").unlink()
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    shutil.copy(next(base.glob("*.safetensors")), empty)
     for where, reason in [
         ("", "CERTLOOP_MODEL"),
         (str(pickled), "no safetensors"),
-        (str(tmp_path / "no/where"), "cannot be loaded"),
+        (str(tmp_path / "no/where"), r"where \(CERTLOOP_MODEL\) cannot be loaded: there is no such folder$"),
+        ("Nobody/Nothing-4B", "no such folder, and no model of that name was found in the local cache or on the hub$"),
+        (str(base / "config.json"), "it is a file, not a folder$"),
+        (str(empty), "the folder lacks config.json$"),
     ]:
         with pytest.raises(ModelUnavailableError, match=reason):
             QwenVlModel(ModelConfig(model=where))

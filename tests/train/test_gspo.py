@@ -199,3 +199,42 @@ def test_an_adapter_s_start_is_its_base(tiny: Any, rows: list[Row], tmp_path: Pa
     first, second = logged(trainer, "kl_from_start")
     assert first == pytest.approx(0.0, abs=1e-6)
     assert second > 1e-7
+
+
+def test_an_adapter_that_an_earlier_stage_began_is_measured_from_where_this_stage_starts(
+    tiny: Any, rows: list[Row], tmp_path: Path
+) -> None:
+    """Not from its base: what SFT moved before is no drift of this run. Measuring leaves the weights as they are."""
+    from certloop.train.models import base_mark, load_student, save_model
+
+    config = tiny.config(STAGE | {"kl_every": 1, "learning_rate": 2e-2, "max_kl": 0.5}, lora=True, checkpoint_every=100)
+    trained = load_student(config.student)
+    with torch.no_grad():
+        for name, parameter in trained.named_parameters():
+            if "lora_B" in name:
+                parameter.normal_(std=0.5)
+    save_model(trained, tiny.processor(), tmp_path / "sft", base=base_mark(trained, "tiny"))
+    student = load_student(config.student, tmp_path / "sft")
+    before = {name: p.detach().clone() for name, p in student.named_parameters()}
+    trainer = gspo_trainer(config, config.stages[0], student, tiny.processor(), rows, tmp_path / "g", reward=Digits())
+    trainer.model.train()
+    trainer._generate_and_score_completions([trainer.train_dataset[i] for i in range(4) for _ in range(4)])
+    assert trainer._metrics["train"]["kl_from_start"] == [pytest.approx(0.0, abs=1e-6)]
+    assert all(torch.equal(p, before[name]) for name, p in student.named_parameters())
+    with torch.no_grad():
+        for name, parameter in student.named_parameters():
+            if "lora_B" in name:
+                parameter.mul_(0.5)
+    trainer._generate_and_score_completions([trainer.train_dataset[i] for i in range(4) for _ in range(4)])
+    assert trainer._metrics["train"]["kl_from_start"][1] > 1e-4
+
+
+def test_a_resumed_run_is_bounded_by_its_first_entropy() -> None:
+    from types import SimpleNamespace
+
+    from certloop.train.callbacks import DivergenceBound
+
+    bound = DivergenceBound(3.0, None)
+    bound.on_train_begin(None, SimpleNamespace(log_history=[{"loss": 1.0}, {"entropy": 0.2}, {"entropy": 0.5}]), None)
+    with pytest.raises(DivergedError, match=r"0\.200 at the start"):
+        bound.on_log(None, SimpleNamespace(global_step=9), None, logs={"entropy": 0.61})

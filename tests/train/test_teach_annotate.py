@@ -237,6 +237,9 @@ def test_a_torn_line_is_cut_and_a_damaged_one_is_named(tmp_path: Path) -> None:
     with Journal(path) as journal:
         journal.add(Annotation("c", "discovery", "kept", NAME, "\ud800"))
     assert list(read_annotations(path)) == ["a", "c"]
+    with Journal(path) as journal:
+        journal.add(Annotation("d", "discovery", "kept", NAME, "一\u2028二\u0085三"))
+    assert read_annotations(path)["d"].reasoning == "一\u2028二\u0085三", "only a line feed ends a line"
     path.write_bytes(whole + b'{"id": "b"}\n')
     with pytest.raises(TrainDataError, match="line 2"):
         read_annotations(path)

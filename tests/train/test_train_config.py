@@ -51,11 +51,19 @@ STAGE = {"learning_rate": 1e-4, "batch_size": 8, "steps": 1}
         ({"stages": [STAGE | {"kind": "gspo", "accumulation": 2}]}, "accumulation"),
         ({"student": {"path": "p", "min_pixels": 9, "max_pixels": 3}}, "min_pixels"),
         ({"stages": [GOOD["stages"][0]] * 2}, "names of their own"),  # type: ignore[index]
+        ({"name": "../up"}, "name: String should match"),
+        ({"stages": [GOOD["stages"][0] | {"name": "../../up"}]}, "name: String should match"),  # type: ignore[index]
     ],
 )
 def test_what_makes_no_sense_is_refused_by_name(change: dict[str, object], words: str) -> None:
     with pytest.raises(TrainConfigError, match=words.replace("[", r"\[").replace("]", r"\]")):
         parse_config(GOOD | change)
+
+
+def test_one_mistake_is_told_once() -> None:
+    with pytest.raises(TrainConfigError) as caught:
+        parse_config(GOOD | {"stages": [GOOD["stages"][0] | {"stepps": 3}]})  # type: ignore[index]
+    assert caught.value.message == "the run is not well formed: stages.0.sft.stepps: there is no such key"
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:

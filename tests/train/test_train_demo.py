@@ -40,7 +40,8 @@ def test_plan_and_run_from_the_command_line(tiny: Any, tmp_path: Path) -> None:
     assert json.loads(planned.stdout)["fits"] is True
     done = run.invoke(app, ["train", "run", str(tmp_path / "c.toml"), "--out", str(tmp_path / "r")])
     assert done.exit_code == 0, done.output
-    assert Path(done.stdout.strip()).name == "model"
+    assert done.stdout == f"{tmp_path / 'r' / '01-sft' / 'model'}\n", "progress goes to standard error"
+    assert "sft: step 1 of 1, loss " in done.stderr
 
 
 def test_a_swift_run_prints_the_script_to_start(tiny: Any, tmp_path: Path) -> None:

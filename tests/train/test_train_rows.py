@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -54,6 +55,16 @@ def test_rows_read_back_and_the_hash_sees_every_byte(tmp_path: Path, rows_folder
     with rows[3].images[0].open("ab") as file:
         file.write(b"\0")
     assert data_sha256(tmp_path / "d") != before
+
+
+def test_a_line_separator_inside_a_value_parts_no_row(rows: list[Row], tmp_path: Path) -> None:
+    """JSON lines end at a line feed alone; U+2028 and U+0085 may stand in what a page prints or a teacher says."""
+    odd = Row("a", "p", rows[0].images, completion="一\u2028二\u0085三\x1c", truth={"名称": "甲\u2029乙"})
+    image = tmp_path / "a.png"
+    shutil.copy(rows[0].images[0], image)
+    written = dataclasses.replace(odd, images=(image,))
+    write_rows(tmp_path, [written])
+    assert read_rows(tmp_path) == [written]
 
 
 def test_a_stage_that_needs_a_column_says_which_row_lacks_it(rows: list[Row]) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +19,7 @@ from certloop.train.checkpoints import COMPLETE, is_complete, latest_complete, s
 from certloop.train.config import dump_config, load_config
 from certloop.train.errors import (
     AdapterBaseError,
+    CheckpointError,
     LossError,
     ModelLoadError,
     TrainConfigError,
@@ -73,8 +76,9 @@ def test_a_finished_run_is_not_trained_again(done: Path, tiny: Any) -> None:
 
 
 def test_another_run_is_not_continued(done: Path, tiny: Any) -> None:
-    with pytest.raises(TrainConfigError, match="holds another run"):
-        run(tiny.config({"kind": "sft", "steps": 3}), done)
+    other = load_config(done / "run.toml").with_(seed=5, keep=1)
+    with pytest.raises(TrainConfigError, match=r"holds another run \(run.toml differs in seed, keep\)"):
+        run(other, done)
 
 
 def test_rows_that_changed_under_a_run_are_refused(tiny: Any, tmp_path: Path) -> None:
@@ -109,6 +113,38 @@ def test_models_without_one_vocabulary_are_refused_before_training(tiny: Any, tm
     )
     with pytest.raises(VocabularyError, match="tokens"):
         run(config, tmp_path / "r")
+
+
+def test_what_a_later_stage_needs_is_asked_for_before_the_first_one(tiny: Any, tmp_path: Path) -> None:
+    """Hours of SFT are not spent before it turns out that distillation or GSPO cannot follow; and nothing claims the folder."""
+    from certloop.train.nano import NanoConfig, build_nano, save_nano
+    from certloop.train.rows import read_rows, write_rows
+
+    model, processor = build_nano(NanoConfig.tiny())
+    processor.tokenizer.add_tokens(["新词"])
+    model.resize_token_embeddings(len(processor.tokenizer))
+    save_nano(model, processor, tmp_path / "other", half=False)
+    model.resize_token_embeddings(len(processor.tokenizer) + 8)
+    save_nano(model, tiny.processor(), tmp_path / "padded", half=False)
+    shutil.copytree(tiny.rows_folder, tmp_path / "bare")
+    bare = read_rows(tmp_path / "bare")
+    write_rows(tmp_path / "bare", [*bare[:-1], dataclasses.replace(bare[-1], truth=None, teacher_prompt=None)])
+    data = {"train": str(tmp_path / "bare"), "max_length": 1024}
+    distill = {"kind": "distill", "max_completion_length": 4}
+    for config, error, words in (
+        (tiny.config({"kind": "sft"}, distill, teacher={"path": str(tmp_path / "other")}), VocabularyError, "tokens"),
+        (tiny.config({"kind": "sft"}, distill, teacher={"path": str(tmp_path / "padded")}), VocabularyError, "head has"),
+        (tiny.config({"kind": "sft"}, distill, teacher={"path": str(tmp_path / "none")}), ModelLoadError, "no such folder"),
+        (tiny.config({"kind": "sft"}, GSPO).with_(data=data), TrainDataError, f"row {bare[-1].id} has no ground_truth"),
+        (tiny.config({"kind": "sft"}, {"kind": "context-distill"}).with_(data=data), TrainDataError, "no teacher_prompt"),
+        (tiny.config({"kind": "sft"}, GSPO | {"batch_size": 40}), TrainDataError, "20 pages a generation .* there are 16 rows"),
+        (tiny.config({"kind": "sft"}).with_(data={"train": ""}), TrainDataError, "the run names no rows"),
+    ):
+        said: list[str] = []
+        with pytest.raises(error, match=words):
+            run(config, tmp_path / "r", said.append)
+        assert said == []
+        assert not (tmp_path / "r").exists()
 
 
 def test_a_folder_that_is_no_model_is_named(tiny: Any, tmp_path: Path) -> None:
@@ -149,6 +185,76 @@ def test_only_complete_checkpoints_count(tmp_path: Path) -> None:
     assert latest_complete(tmp_path / "none") is None
 
 
+def test_older_checkpoints_go_when_the_new_one_is_whole(tiny: Any, rows: list[Any], tmp_path: Path, monkeypatch: Any) -> None:
+    """A kill while a checkpoint is written must leave the one before, even where only one is kept."""
+    from certloop.train import checkpoints
+    from certloop.train.sft import sft_trainer
+
+    config = tiny.config({"kind": "sft", "steps": 4}, keep=1)
+    there: list[list[str]] = []
+
+    def watch(folder: Path) -> None:
+        there.append(sorted(p.name for p in folder.parent.iterdir() if is_complete(p)))
+        seal(folder)
+
+    monkeypatch.setattr(checkpoints, "seal", watch)
+    trainer = sft_trainer(config, config.stages[0], tiny.student(), tiny.processor(), rows, tmp_path)
+    trainer.train()
+    assert there == [[], ["checkpoint-2"]]
+    assert [p.name for p in tmp_path.glob("checkpoint-*")] == ["checkpoint-4"]
+
+
+def test_one_process_of_several_seals_a_checkpoint(tiny: Any, rows: list[Any], tmp_path: Path, monkeypatch: Any) -> None:
+    """The others are still writing: who seals first would vouch for half a folder."""
+    from certloop.train import checkpoints
+    from certloop.train.sft import sft_trainer
+
+    config = tiny.config({"kind": "sft", "steps": 2})
+    trainer = sft_trainer(config, config.stages[0], tiny.student(), tiny.processor(), rows, tmp_path)
+    order: list[str] = []
+    accelerator = type(trainer.accelerator)
+    monkeypatch.setattr(accelerator, "wait_for_everyone", lambda self: order.append("wait"))
+    monkeypatch.setattr(checkpoints, "seal", lambda folder: order.append("seal"))
+    trainer.train()
+    assert order[-2:] == ["wait", "seal"]
+    order.clear()
+    monkeypatch.setattr(accelerator, "is_main_process", False)
+    trainer._save_checkpoint(trainer.model, None)
+    assert order == ["wait"]
+
+
+def test_a_model_that_cannot_be_written_is_told_and_saved_by_the_next_run(
+    tiny: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from certloop.train import models
+
+    config = tiny.config({"kind": "sft"})
+    with monkeypatch.context() as full:
+
+        def refuse(*_: Any, **__: Any) -> None:
+            raise OSError(28, "No space left on device")
+
+        full.setattr(models, "save_model", refuse)
+        with pytest.raises(CheckpointError, match="the trained model cannot be written"):
+            run(config, tmp_path / "r")
+    status = json.loads((tmp_path / "r" / "status.json").read_text(encoding="utf-8"))
+    assert status["error"]["code"] == "checkpoint_failed"
+    run(config, tmp_path / "r")
+    assert json.loads((tmp_path / "r" / "01-sft" / "stage.json").read_text(encoding="utf-8"))["resumed_from"] == "checkpoint-2"
+
+
+def test_a_picture_that_is_damaged_is_an_error_with_a_name(tiny: Any, tmp_path: Path) -> None:
+    from certloop.train.nano_data import nano_rows
+
+    for cut, words in ((40, "01-1.png|image .* cannot be decoded"), (2000, "cannot be decoded")):
+        folder = tmp_path / f"d{cut}"
+        image = nano_rows(folder, 5, 4)[1].images[0]
+        image.write_bytes(image.read_bytes()[:cut])
+        config = tiny.config({"kind": "sft"}).with_(data={"train": str(folder), "max_length": 1024})
+        with pytest.raises(TrainDataError, match=words):
+            run(config, tmp_path / f"r{cut}")
+
+
 def start(config: Path, out: Path, *, limit: bool = False) -> subprocess.Popen[bytes]:
     """``certloop train run`` in a process of its own; ``limit`` lets no file grow past 200 kB, as a full disk would not."""
     code = "import sys\nfrom certloop.cli import main\n"
@@ -161,12 +267,14 @@ def start(config: Path, out: Path, *, limit: bool = False) -> subprocess.Popen[b
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["sft", "gspo"])
+@pytest.mark.parametrize("kind", ["sft", "distill", "gspo"])
 def test_a_killed_run_resumes_to_the_same_weights(tiny: Any, tmp_path: Path, kind: str) -> None:
     """kill -9 after the first checkpoint; the same command again ends with the bytes of a run that was never killed.
 
     GSPO samples its answers with random numbers that a resumed generation draws anew, so only its steps are compared."""
-    stage = {"kind": kind, "steps": 12} | ({} if kind == "sft" else {k: v for k, v in GSPO.items() if k != "kind"})
+    stage: dict[str, Any] = {"kind": kind, "steps": 12}
+    if kind != "sft":
+        stage |= {k: v for k, v in GSPO.items() if k != "kind"} if kind == "gspo" else {"max_completion_length": 4}
     config = tiny.config(stage)
     (tmp_path / "c.toml").write_text(dump_config(config), encoding="utf-8")
     whole = run(config, tmp_path / "whole")

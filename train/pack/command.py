@@ -69,6 +69,7 @@ def _view(model: str) -> View:
     import transformers
 
     from certloop.extract.engine.inputs import view_of
+    from certloop.extract.engine.sources import why_not
     from certloop.train.errors import ModelLoadError
     from certloop.train.models import model_source, need_extra
 
@@ -77,4 +78,4 @@ def _view(model: str) -> View:
     try:
         return view_of(processors.from_pretrained(model_source(model), trust_remote_code=False))
     except (OSError, ValueError, KeyError) as error:
-        raise ModelLoadError(f"no processor in {model}: {type(error).__name__}; give a model folder or a hub name") from None
+        raise ModelLoadError(f"the processor of {model} cannot be loaded: {why_not(model, error)}") from None

@@ -79,7 +79,7 @@ def _entries(path: Path) -> Iterator[Annotation]:
     except (OSError, UnicodeDecodeError) as error:
         raise TrainDataError(f"the annotations {path.name} cannot be read: {type(error).__name__}") from None
     whole, _, _ = text.rpartition("\n")
-    for number, line in enumerate(whole.splitlines(), 1):
+    for number, line in enumerate(whole.split("\n") if whole else (), 1):  # a thought may hold a U+2028
         try:
             data: Mapping[str, Any] = json.loads(line)
             yield Annotation(**{**data, "reasons": tuple(data.get("reasons") or ())})

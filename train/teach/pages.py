@@ -62,7 +62,7 @@ def load_pages(folder: Path, labels: Path, registry: Registry) -> list[LabelledP
     """
     pages = []
     try:
-        lines = labels.read_text(encoding="utf-8-sig").splitlines()
+        lines = labels.read_text(encoding="utf-8-sig").split("\n")  # values may hold a U+2028 or U+0085
     except (OSError, UnicodeDecodeError) as error:
         raise TrainDataError(f"the labels {labels.name} cannot be read: {type(error).__name__}") from None
     for number, line in enumerate(lines, 1):
