@@ -4,8 +4,9 @@
 
 Appends N trajectories (default 100,000; four steps each) to SQLite in transactions of 50, every commit synced to the disk; then
 writes all of them, and a tenth of them, into Parquet in fresh processes: peak memory must not depend on how many there are.
-``--postgres URL`` appends 5,000 to a Postgres store as well. Run it on a quiet machine: a second is one of the wall clock, in
-which the disk is waited for, and other processes too.
+``--postgres URL`` appends 5,000 to a Postgres store as well. A second is one of the wall clock, in which the disk is waited for,
+and on a busy machine other processes, too: Linux says how long this one was ready and did not get a core, and the second rate
+leaves just that out. CPU and disk are in both.
 """
 
 from __future__ import annotations
@@ -70,21 +71,31 @@ def append_lines(url: str, blob_url: str, count: int, name: str) -> list[Line]:
     from certloop.agentrl.store import Store
 
     print(f"running: append {count} to {name}", file=sys.stderr)
-    wall = cpu = 0.0
+    wall = cpu = queued = 0.0
     with Store.open(url, blob_url) as store:
         tenant = store.for_tenant("bench")
         for start in range(0, count, BATCH):
             records = [record(i) for i in range(start, min(start + BATCH, count))]
-            began, began_cpu = time.perf_counter(), time.process_time()
+            began, began_cpu, began_queue = time.perf_counter(), time.process_time(), queued_s()
             with tenant.batch("benchmark") as batch:
                 for trajectory in records:
                     batch.add_trajectory(trajectory)
             wall, cpu = wall + time.perf_counter() - began, cpu + time.process_time() - began_cpu
-    rate = count / wall
+            queued += queued_s() - began_queue
+    rate, own = count / wall, count / (wall - queued)
     return [
         Line(f"{name}: trajectories a second, {BATCH} a transaction", f"{rate:.0f}", f">= {MIN_RATE:.0f}", rate >= MIN_RATE),
+        Line(f"{name}: the same without waiting for a core", f"{own:.0f}", f">= {MIN_RATE:.0f}", own >= MIN_RATE),
         Line(f"{name}: CPU ms a trajectory (a core alone: a second / this)", f"{1000 * cpu / count:.2f}"),
     ]
+
+
+def queued_s() -> float:
+    """Seconds in which this process was ready to run and other processes had the cores; 0 where the system does not say."""
+    try:
+        return int(Path("/proc/self/schedstat").read_text(encoding="ascii").split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0
 
 
 def export_lines(url: str, folder: Path, count: int) -> list[Line]:
