@@ -346,7 +346,7 @@ def study_fixed(setting: Setting) -> None:
             learning_rate=5e-5,
             schedule="constant",
         )
-        # a saturated model is sure of itself: its answers differ little, so there is a run that samples more widely and goes faster
+        # a saturated model is sure of itself and its answers differ little: one run samples more widely and goes faster
         study.arm("then GSPO, warmer and faster", seed, study.gspo, seed, rows, start=start, temperature=1.2, learning_rate=1e-4)
         against = [*study.against("SFT, saturated"), *study.against("then SFT, same CPU time")]
         study.save("A fixed set of 500 labelled pages", [*notes, *against])
