@@ -1,1 +1,1 @@
-"""The general agent-RL core: it knows nothing about certificates and imports no other room."""
+"""The general agent-RL core: it knows no domain and imports no other room."""

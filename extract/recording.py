@@ -194,22 +194,36 @@ def subjects_of(document: Document, registry: Registry) -> tuple[str, ...]:
 
 def check_signals(document: Document, traj_id: str) -> list[Signal]:
     """One signal per field that fails a hard rule. It counts for nothing until a second look or an auditor agrees: the paper
-    itself may be misprinted. The hint names the rule only. A number in a QR code is such a second look."""
+    itself may be misprinted. A number in a QR code is such a second look. The hint names field and rule, never a value; the span
+    is where a model wrote that field."""
     from certloop.agentrl.signals.emit import Origin, SecondRead, validator_signals
     from certloop.agentrl.store.events import now
+    from certloop.agentrl.trajectory.spans import field_token_span
     from certloop.extract.marks.qr import codes_in_payload
 
     origin = Origin(traj_id, f"validators {__version__}", now())
     signals: list[Signal] = []
     encoded = [codes_in_payload(code.payload) for code in document.qr]
+    written = trajectory_of(document) if document.generations else None
     for name, field in document.fields.items():
         rules = [v.rule for v in field.validations if v.failed and v.severity.value == "hard"]
         texts = {found[name] for found in encoded if name in ("credit_code", "registration_no") and name in found}
         second = [SecondRead("qr", text) for text in sorted(texts)] if field.value is not None else []
         signals += validator_signals(
-            origin, field.label, field.value, hard_fail=bool(rules), message=", ".join(rules), second_reads=second
+            origin,
+            field.label,
+            field.value,
+            hard_fail=bool(rules),
+            message=f"{where_to_look(field.label)}（未通过校验：{', '.join(rules)}）",
+            second_reads=second,
+            span=field_token_span(written, field.label) if written is not None and (rules or second) else None,
         )
     return signals
+
+
+def where_to_look(label: str) -> str:
+    """The hint of a field that was read wrongly: where to look again, never what is printed there."""
+    return f"字段「{label}」读错了，请放大该字段，逐字照印刷内容重读。"
 
 
 def png(page: Page) -> bytes:

@@ -1,6 +1,6 @@
 """Rewards that need no model: field F1 to a power, tool paths, and what becomes of them inside a group.
 
-Nothing here knows certificates: labels are canonical keys, aliases are passed in.
+Nothing here knows a domain: labels are canonical keys, aliases are passed in.
 """
 
 from certloop.agentrl.rewards.errors import RewardError

@@ -59,8 +59,9 @@ def validator_signals(
 
 
 def where_to_look(label: str) -> str:
-    """Say where to look again, never what to read there: a hint that holds the answer teaches the answer."""
-    return f"字段「{label}」读错了，请放大该字段，逐字照印刷内容重读。"
+    """Say where to look again, never what stands there: a hint that holds the answer teaches the answer. A domain that knows what
+    its fields stand on hands in a ``locate`` of its own."""
+    return f"字段「{label}」答错了，请回到它的出处，逐字核对后再答。"
 
 
 def review_signals(
@@ -128,7 +129,7 @@ def business_signal(origin: Origin, outcome: str, *, good: bool) -> Signal:
 
 
 def _with_answer(label: str, new: str | None) -> str:
-    return f"字段「{label}」未印有内容，不应填写。" if claims_nothing(new) else f"字段「{label}」应读作「{new}」。"
+    return f"字段「{label}」没有内容，不应填写。" if claims_nothing(new) else f"字段「{label}」应读作「{new}」。"
 
 
 def _whole(

@@ -74,7 +74,7 @@ class Batch:
     def add_trajectory(self, trajectory: Trajectory, document_id: str | None = None, subjects: Iterable[str] = ()) -> str:
         """Add a trajectory and its steps; returns its id. Without ``document_id`` a document is added from what it says itself.
 
-        ``subjects`` are linked to the document either way: a file that holds several certificates is one document whose
+        ``subjects`` are linked to the document either way: a file that holds several things to read is one document whose
         trajectories each name somebody. Raises TrajectoryError for a trajectory that is not well formed, EventError for
         another tenant's.
         """

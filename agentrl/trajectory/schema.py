@@ -2,7 +2,7 @@
 ``validation`` checks them, ``codec`` writes them.
 
 Token ids and the sampling policy's log-probabilities are stored as sampled; text is never tokenised again. An engine without
-tokens (OCR and rules) has steps only. Rewards and feedback are not here: they are a fold over signals (``agentrl.signals``).
+tokens (rules alone) has steps only. Rewards and feedback are not here: they are a fold over signals (``agentrl.signals``).
 """
 
 from __future__ import annotations

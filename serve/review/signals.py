@@ -19,6 +19,7 @@ from certloop.agentrl.signals import (
     without_answer,
 )
 from certloop.agentrl.trajectory import Trajectory, field_token_span
+from certloop.extract.recording import where_to_look
 from certloop.serve.review.certificate import FieldJson, Fields, by_label
 from certloop.templates import DocumentType
 
@@ -37,7 +38,7 @@ def approval_signals(
     """
     by_name = {str(field["label"]): field for field in final.values()}
     out = []
-    for signal in review_signals(origin, by_label(read), by_label(final), trajectory=trajectory):
+    for signal in review_signals(origin, by_label(read), by_label(final), locate=where_to_look, trajectory=trajectory):
         field = by_name.get(signal.field or "")
         if signal.reason == Reason.EDIT and field is not None:
             printed = field["value"] is None and field["status"] in ("blank", "unreadable")

@@ -21,8 +21,8 @@ from certloop.agentrl.trajectory import Consent
 from certloop.cli import app
 from certloop.extract import batch
 from certloop.extract.ingest import Decoder, IngestLimits
-from certloop.extract.recording import Recorder, Terms, answer_of, subjects_of
-from certloop.extract.result import Document, FieldResult, FieldStatus, FileStatus, Result
+from certloop.extract.recording import Recorder, Terms, answer_of, check_signals, subjects_of
+from certloop.extract.result import Document, FieldResult, FieldStatus, FileStatus, Generation, Result
 from certloop.templates import load_types
 from certloop.validators import validate
 
@@ -95,6 +95,21 @@ def test_a_document_leaves_pages_steps_answer_and_failed_checks(scans: Path, url
     [signal] = stored.signals
     assert (signal.field, str(signal.reason), signal.value) == ("统一社会信用代码", "hard_fail", -1.0)
     assert BAD_CODE not in (signal.hint or "")
+    assert "统一社会信用代码" in (signal.hint or "")
+
+
+def test_a_failed_check_points_at_the_tokens_in_which_a_model_wrote_its_field() -> None:
+    text = json.dumps(answer_of(DOCUMENT), ensure_ascii=False)
+    written = Generation(
+        "m", "p1", "clean", final_json=text, prompt_ids=(1, 2, 3), token_ids=tuple(map(ord, text)), logprobs=(-0.1,) * len(text),
+        token_offsets=tuple((n, n + 1) for n in range(len(text))),
+    )  # fmt: skip
+    [signal] = check_signals(replace(DOCUMENT, steps=(DOCUMENT.steps[0] | {"at": AT},), generations=(written,)), "t")
+    assert signal.span is not None
+    start, end = signal.span
+    assert "".join(chr(token) for token in ((1, 2, 3, *written.token_ids))[start:end]) == f'"{BAD_CODE}"'
+    [signal] = check_signals(DOCUMENT, "t")
+    assert signal.span is None, "rules alone write no tokens"
 
 
 def test_one_reading_is_on_record_once_under_the_id_of_its_episode(scans: Path, url: str) -> None:
