@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection, delete, func, insert, select, text, update
+from sqlalchemy.exc import OperationalError
 
 from certloop.agentrl.store import snapshots
 from certloop.agentrl.store.batch import BLOB, SUBJECT, subject_key
@@ -29,6 +30,7 @@ FINISHED = "erase.finished"
 MIN_MENTION = 2
 MAX_KEEP_DAYS = 36_500
 CHECKPOINT_WAIT_MS = 500
+REWRITE_MAX_BYTES = 256 * 1024**2
 ORPHAN_AGE_S = 24 * 3600.0
 _CHUNK = 400
 
@@ -200,8 +202,10 @@ def _finish(store: TenantStore, erasure_id: str, tombstone: Any, actor: str) -> 
 def forget_pages(store: TenantStore) -> None:
     """Old content must not survive in SQLite's write-ahead log or in Postgres' dead rows.
 
-    A reader that is still at work keeps the log alive; it is then emptied by the next erasure, or when the last process
-    closes it.
+    A reader that is still at work keeps SQLite's log alive; it is then emptied by the next erasure, or when the last process
+    closes it. Postgres keeps the bytes of dead rows in the table's pages until somebody needs the room, so a table of up to
+    ``REWRITE_MAX_BYTES`` is written anew, unless a reader holds it; from a larger one they go with ``VACUUM FULL store_events``
+    at a quiet hour. Its write-ahead log and the operator's archives of it have their own time.
     """
     if store.engine.dialect.name == "sqlite":
         raw = store.engine.raw_connection()
@@ -215,7 +219,20 @@ def forget_pages(store: TenantStore) -> None:
             raw.close()
     else:
         with guarded(), store.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            connection.execute(text("VACUUM store_events"))
+            size = connection.execute(text("SELECT pg_total_relation_size('store_events')")).scalar_one()
+            if size > REWRITE_MAX_BYTES or not _rewritten(connection):
+                connection.execute(text("VACUUM store_events"))
+
+
+def _rewritten(connection: Connection) -> bool:
+    connection.execute(text(f"SET lock_timeout = '{CHECKPOINT_WAIT_MS}ms'"))
+    try:
+        connection.execute(text("VACUUM (FULL) store_events"))
+    except OperationalError:  # somebody is reading
+        return False
+    finally:
+        connection.execute(text("RESET lock_timeout"))
+    return True
 
 
 def _document_of(connection: Connection, tenant: str, condition: Any, kind: Kind) -> str:

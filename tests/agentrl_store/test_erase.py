@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import random
+import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -254,3 +257,34 @@ def test_no_byte_of_an_erased_payload_is_left_in_the_files(
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert len(files) >= 2
     assert not [path for path in files if NAME.encode() in path.read_bytes()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["postgres"], indirect=True)
+def test_no_byte_of_an_erased_payload_is_left_in_postgres_tables(
+    store: Store, postgres: Any, make_trajectory: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In pages and in what is stored beside them (TOAST). A reader at work only delays it."""
+
+    def left() -> int:
+        postgres.psql("CHECKPOINT;")
+        tables = (path for path in (postgres.pgdata / "base").rglob("*") if path.is_file())
+        return sum(path.read_bytes().count(name.encode()) for path in tables)
+
+    acme, name = store.for_tenant("acme"), f"erase{uuid.uuid4().hex[:6]}"
+    for i in range(40):
+        pad = "" if i else random.Random(1).randbytes(20_000).hex()
+        put(acme, make_trajectory(f"t-{i}", final_json=f'{{"owner": "{name}", "pad": "{pad}"}}'), *([name] if i else ["late"]))
+    assert left() >= 40
+    reader = acme.trajectories()
+    next(reader)
+    erase(acme, find_documents(acme, subject=name), actor="desk", reason="request")
+    reader.close()
+    assert left() > 1
+    erase(acme, find_documents(acme, subject="late"), actor="desk", reason="request")
+    assert left() == 0
+    module = importlib.import_module("certloop.agentrl.store.erase")
+    monkeypatch.setattr(module, "REWRITE_MAX_BYTES", 0)  # a table too large to be written anew
+    put(acme, make_trajectory("t-x"), "later")
+    erase(acme, find_documents(acme, subject="later"), actor="desk", reason="request")
+    assert verify(store).clean
