@@ -66,14 +66,16 @@ class BlobStore(Protocol):
 
 
 def open_blobs(url: str, cipher: Cipher | None = None) -> BlobStore:
-    """A folder's path, ``file://...``, or an fsspec address such as ``s3://bucket/prefix`` (needs the extra ``scale``).
+    """A folder's path, ``file://...`` or ``local://...``, or an fsspec address such as ``s3://bucket/prefix`` (needs the extra
+    ``scale``).
 
     Raises StoreUrlError, StoreUnavailableError.
     """
     if not url:
         raise StoreUrlError("no place for blobs was given; set CERTLOOP_BLOB_URL to a folder or an fsspec address")
-    if url.startswith("file://"):
-        return LocalBlobs(Path(url.removeprefix("file://")).expanduser(), cipher)
+    kind, sign, path = url.partition("://")
+    if sign and kind in ("file", "local"):  # fsspec writes in place there: a killed writer would leave half a blob
+        return LocalBlobs(Path(path).expanduser(), cipher)
     if "://" not in url:
         return LocalBlobs(Path(url).expanduser(), cipher)
     return FsspecBlobs(url, cipher)

@@ -28,8 +28,10 @@ DATA = b"a page \x00\xff"
 SHA256 = hashlib.sha256(DATA).hexdigest()
 
 
-@pytest.fixture(params=["folder", "file", "memory", "local"])
+@pytest.fixture(params=["folder", "file", "memory", "local", "fsspec"])
 def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> BlobStore:
+    if request.param == "fsspec":  # the adapter on a disk
+        return FsspecBlobs(f"local://{tmp_path}/b")
     urls = {
         "folder": str(tmp_path / "b"),
         "file": f"file://{tmp_path}/b",
@@ -114,6 +116,11 @@ def test_a_writer_that_dies_leaves_no_half_blob(tmp_path: Path, monkeypatch: pyt
     assert blobs.sweep() == 0  # too young: its writer may be alive
     assert blobs.sweep(older_than_s=0) == 1
     assert blobs.sweep(older_than_s=0) == 0
+
+
+def test_every_address_of_a_folder_writes_aside_first(tmp_path: Path) -> None:
+    for url in (f"{tmp_path}/b", f"file://{tmp_path}/b", f"local://{tmp_path}/b"):
+        assert isinstance(open_blobs(url), LocalBlobs)
 
 
 def test_only_the_owner_can_read_blobs(tmp_path: Path) -> None:
