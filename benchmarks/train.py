@@ -312,6 +312,9 @@ def study_gspo(setting: Setting) -> None:
     for seed in range(min(setting.seeds, 3)):
         rows = study.rows("train", TRAIN_SEED + seed, 1000)
         study.arm("random reward", seed, study.gspo, seed, rows, reward="random")
+        study.save(title, notes)
+    for seed in range(min(setting.seeds, 3)):
+        rows = study.rows("train", TRAIN_SEED + seed, 1000)
         limit = {"steps": 2000, "cpu_s": trained[seed]["cpu_s"], "schedule": "constant", "learning_rate": 1e-4}
         study.arm("SFT, same CPU time", seed, study.sft, seed, rows, **limit)
         study.save(title, notes)
