@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -14,7 +13,7 @@ from sqlalchemy import Connection, insert, select
 
 from certloop.agentrl.signals import schema as signal_schema
 from certloop.agentrl.signals.schema import Signal
-from certloop.agentrl.store.blobs import BlobStore
+from certloop.agentrl.store.blobs import SHA256, BlobStore
 from certloop.agentrl.store.errors import BlobMissingError, ErasedError, EventError, NotFoundError
 from certloop.agentrl.store.events import Kind, NewEvent, instant, new_id, now
 from certloop.agentrl.store.log import append
@@ -23,7 +22,6 @@ from certloop.agentrl.trajectory import Consent, Trajectory, codec, validate
 
 BLOB, SUBJECT = "blob", "subject"
 _CHUNK = 400
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class Batch:
@@ -58,7 +56,7 @@ class Batch:
         from.
         """
         for sha256 in images:
-            if not _SHA256.fullmatch(sha256):
+            if not SHA256.fullmatch(sha256):
                 raise EventError("images are named by their SHA-256, 64 lower-case hexadecimal digits")
         document_id = new_id()
         payload: dict[str, Any] = {"images": list(images), "consent": str(Consent(consent)), "purpose": purpose}
@@ -101,7 +99,7 @@ class Batch:
             payload = codec.step_to_json(step)
             self._events.append(NewEvent(f"{trajectory.traj_id}/{step.t}", Kind.STEP, payload, at, *about))
             reference = None if step.tool_result is None else step.tool_result.payload_ref
-            if reference is not None and _SHA256.fullmatch(reference):
+            if reference is not None and SHA256.fullmatch(reference):
                 self._links[(BLOB, reference, document_id)] = None
         self._document_of[trajectory.traj_id] = document_id
         return trajectory.traj_id

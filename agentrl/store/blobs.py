@@ -25,7 +25,7 @@ from certloop.agentrl.store.errors import (
 
 STALE_S = 3600.0
 _TENANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
+SHA256 = re.compile(r"[0-9a-f]{64}")
 _INCOMING = ".incoming"
 
 
@@ -87,7 +87,7 @@ def digest(data: bytes) -> str:
 
 def _checked(tenant: str, sha256: str) -> str:
     check_tenant(tenant)
-    if not isinstance(sha256, str) or not _SHA256.fullmatch(sha256):
+    if not isinstance(sha256, str) or not SHA256.fullmatch(sha256):
         raise BlobMissingError("a blob is named by 64 lower-case hexadecimal digits")
     return sha256
 
@@ -177,7 +177,7 @@ class LocalBlobs:
                 next(folder.iterdir(), None)  # glob passes over a folder that it may not read, as if it were empty
             paths = sorted(folder.glob("??/*"))
         for path in paths:
-            if _SHA256.fullmatch(path.name):
+            if SHA256.fullmatch(path.name):
                 yield path.name
 
     def age_s(self, tenant: str, sha256: str) -> float:
@@ -255,7 +255,7 @@ class FsspecBlobs:
             return
         for path in sorted(self._fs.find(folder)):
             name = path.rpartition("/")[2]
-            if _SHA256.fullmatch(name):
+            if SHA256.fullmatch(name):
                 yield name
 
     def age_s(self, tenant: str, sha256: str) -> float:

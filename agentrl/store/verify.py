@@ -10,14 +10,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, select, text
+from sqlalchemy import Connection, Select, and_, or_, select, text
 
 from certloop.agentrl.store.batch import BLOB
+from certloop.agentrl.store.blobs import SHA256
 from certloop.agentrl.store.cipher import Cipher
 from certloop.agentrl.store.engine import cipher_of, reading
 from certloop.agentrl.store.erase import undone, unfinished
 from certloop.agentrl.store.errors import BlobCorruptError, BlobMissingError, StoreError
-from certloop.agentrl.store.events import Kind, from_row, payload_sha256, row_sha256
+from certloop.agentrl.store.events import Event, Kind, from_row, payload_sha256, row_sha256
 from certloop.agentrl.store.log import GENESIS, audit_hash, events_digest
 from certloop.agentrl.store.schema import audit, erased, events, links
 from certloop.agentrl.store.store import Store
@@ -218,17 +219,14 @@ def _blobs(connection: Connection, store: TenantStore, state: _State) -> Iterato
     named: set[str] = set()
     query = select(links.c.key).where(links.c.tenant == store.tenant, links.c.kind == BLOB)
     named |= set(connection.execute(query.distinct()).scalars())
-    documents = select(events).where(
-        events.c.tenant == store.tenant, events.c.kind == str(Kind.DOCUMENT), events.c.payload.is_not(None)
-    )
-    for row in connection.execute(documents.order_by(events.c.position)).yield_per(_PAGE):
+    for row in connection.execute(_naming(store, cipher_of(connection))).yield_per(_PAGE):
         try:
-            images = (from_row(row, cipher_of(connection)).payload or {})["images"]
+            wanted = _named_by(from_row(row, cipher_of(connection)))
         except (ValueError, KeyError, TypeError):  # a StoreKeyError is a ValueError
             continue  # shown as edited already
-        for sha256 in images:
+        for sha256 in wanted:
             if sha256 not in named:
-                yield Finding(store.tenant, "link_missing", f"blob {sha256}", "a document's image is not linked to it any more")
+                yield Finding(store.tenant, "link_missing", f"blob {sha256}", f"a {row.kind}'s blob is not linked to it any more")
                 named.add(sha256)
     for sha256 in sorted(named):
         state.blobs += 1
@@ -237,6 +235,24 @@ def _blobs(connection: Connection, store: TenantStore, state: _State) -> Iterato
         except (BlobMissingError, BlobCorruptError) as error:
             yield Finding(store.tenant, error.code, f"blob {sha256}", error.message)
     state.orphans += sum(sha256 not in named for sha256 in store.blobs.list(store.tenant))
+
+
+def _naming(store: TenantStore, cipher: Cipher) -> Select[Any]:
+    """The events that may name a blob. Steps that name none are left in the database where their text can be read there."""
+    kinds = events.c.kind.in_([str(Kind.DOCUMENT), str(Kind.TRAJECTORY)])
+    step = events.c.kind == str(Kind.STEP)
+    if not cipher.key_id:
+        step = and_(step, events.c.payload.contains('"payload_ref":"'))
+    mine = (events.c.tenant == store.tenant, events.c.payload.is_not(None))
+    return select(events).where(*mine, or_(kinds, step)).order_by(events.c.position)
+
+
+def _named_by(event: Event) -> list[str]:
+    payload = event.payload or {}
+    if event.kind is Kind.STEP:
+        reference = (payload["tool_result"] or {}).get("payload_ref")
+        return [reference] if reference and SHA256.fullmatch(reference) else []
+    return list(payload["images" if event.kind is Kind.DOCUMENT else "image_sha256"])
 
 
 def _unfinished(store: TenantStore) -> Iterator[Finding]:

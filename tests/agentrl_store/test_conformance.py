@@ -281,6 +281,26 @@ def test_verify_finds_what_was_changed(
     assert problem in found
 
 
+@pytest.mark.parametrize("named", ["a later page", "what a tool saw"])
+def test_verify_finds_every_blob_that_lost_its_link(
+    store: Store, tamper: Callable[[str], None], make_trajectory: Make, named: str
+) -> None:
+    """A sweep would take it: pages of a later episode, and what a step keeps as a blob."""
+    acme = store.for_tenant("acme")
+    first, second = acme.put_blob(b"first"), acme.put_blob(b"second")
+    put(acme, make_trajectory("t-1", image_sha256=(first,)))
+    again = make_trajectory("t-2", image_sha256=(second,))
+    if named == "what a tool saw":
+        step = make_trajectory().steps[0]
+        assert step.tool_result is not None
+        seen = dataclasses.replace(step, tool_result=dataclasses.replace(step.tool_result, payload_ref=second))
+        again = make_trajectory("t-2", steps=(seen, make_trajectory().steps[1]))
+    put(acme, again, document_id=acme.trajectory("t-1").document_id)
+    assert verify(store).clean
+    tamper(f"DELETE FROM store_links WHERE key = '{second}'")
+    assert [(f.problem, f.what) for f in verify(store).findings] == [("link_missing", f"blob {second}")]
+
+
 def test_a_pinned_head_shows_a_chain_that_was_cut(store: Store, tamper: Callable[[str], None], make_trajectory: Make) -> None:
     acme = store.for_tenant("acme")
     put(acme, make_trajectory())
