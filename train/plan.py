@@ -194,9 +194,10 @@ def plan_table(plan: Plan) -> str:
     for stage in plan.stages:
         parts = ", ".join(f"{name} {gib:.2f}" for name, gib in stage.memory_gib.items())
         lines.append(f"  {stage.name}: {stage.peak_gib:.2f} GiB a device ({parts})" if parts else f"  {stage.name}")
-        lines.append(f"      {stage.trained_parameters:,} trained parameters, {stage.steps} steps, {_time(stage.hours)}")
-    money = f", {plan.usd:.2f} USD" if plan.usd else ""
-    lines.append(f"total: {_time(plan.hours)}{money}")
+        trained = [f"{stage.trained_parameters:,} trained parameters"] if stage.trained_parameters else []
+        lines.append("      " + ", ".join([*trained, f"{stage.steps} steps", *([_time(stage.hours)] if stage.hours else [])]))
+    total = [*([_time(plan.hours)] if plan.hours else []), *([f"{plan.usd:.2f} USD"] if plan.usd else [])]
+    lines += [f"total: {', '.join(total)}"] if total else []
     if plan.fits is not None:
         lines.append(
             "fits"

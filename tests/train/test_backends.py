@@ -26,7 +26,7 @@ from certloop.train.backends.swift import SwiftBackend, row_schema, swift_rows
 from certloop.train.backends.tinker import Datum, Sample, TinkerBackend
 from certloop.train.config import load_config
 from certloop.train.errors import BackendError, TrainConfigError, TrainDataError
-from certloop.train.rows import Row
+from certloop.train.rows import Row, read_rows
 
 SWIFT = """#!/usr/bin/env python3
 import sys, pathlib
@@ -65,12 +65,12 @@ class Service:
         chosen = [0 if self.rng.random() < right else 1 for _ in range(n)]
         return [Sample((10 + c, 3), (-0.7, -0.1), self.answers[c]) for c in chosen]
 
-    def update(self, data: Any, *, loss: str, clip: tuple[float, float], learning_rate: float, beta2: float) -> float:
+    def update(self, data: Any, *, loss: str, clip: tuple[float, float], adam: dict[str, float]) -> float:
         assert loss == "gspo"
         assert clip == (1 - 3e-4, 1 + 4e-4)
         self.updates.append(list(data))
-        self.rates.append(learning_rate)
-        self.logit += learning_rate * sum(d.advantage * (1 if d.sample.tokens[0] == 10 else -1) for d in data)
+        self.rates.append(adam["learning_rate"])
+        self.logit += adam["learning_rate"] * sum(d.advantage * (1 if d.sample.tokens[0] == 10 else -1) for d in data)
         return 0.0
 
     def save(self, name: str) -> str:
@@ -218,11 +218,13 @@ def test_swift_s_rows_keep_to_the_committed_schema(name: str, rows: list[Row]) -
 
 def test_swift_s_commands_say_what_the_run_says(tiny: Any, rows: list[Row], tmp_path: Path) -> None:
     config = load_config("swift").with_(data={"train": str(tiny.rows_folder), "max_length": 1024})
+    config = config.with_(student=config.student.model_dump(exclude_none=True) | {"min_pixels": 200704})
     backend = SwiftBackend(tmp_path)
     folder = tmp_path / backend.submit(make_spec(config))
     script = (folder / "run.sh").read_text(encoding="utf-8")
     sft, gkd, gspo = [line for line in script.splitlines() if line.startswith("swift ")]
     assert sft.startswith("swift sft --model Qwen/Qwen3-VL-4B-Instruct")
+    assert "export MAX_PIXELS=1310720\nexport MIN_PIXELS=200704\n" in script, "pages as serving shows them"
     assert "--model_type qwen3_vl" in sft
     assert "--truncation_strategy delete --strict true" in sft
     assert "--freeze_vit true" in sft
@@ -248,6 +250,10 @@ def test_swift_refuses_what_it_cannot_train(tiny: Any, tmp_path: Path) -> None:
     )
     with pytest.raises(TrainConfigError, match="without tools"):
         SwiftBackend(tmp_path).submit(make_spec(config))
+    for change, words in ({"power": 1.0}, r"F1\^4"), ({"max_kl": 0.3, "kl_every": 1}, "max_kl"):
+        stage = {"kind": "gspo", "group_size": 4, "updates_per_generation": 1} | change
+        with pytest.raises(TrainConfigError, match=words):
+            SwiftBackend(tmp_path).submit(make_spec(tiny.config(stage, lora=True, backend="swift")))
 
 
 def test_a_script_that_fails_on_the_cluster_is_a_failed_run(tiny: Any, rows: list[Row], tmp_path: Path) -> None:
@@ -280,6 +286,19 @@ def test_tinker_s_policy_learns_from_what_it_is_given(tiny: Any, rows: list[Row]
         assert all(len(d.sample.tokens) == len(d.sample.logprobs) for d in data)
 
 
+def test_tinker_s_learning_rate_follows_the_stage_s_schedule() -> None:
+    from certloop.train.backends.tinker import _adam
+    from certloop.train.config import GspoStage
+
+    def rates(schedule: Any) -> list[float]:
+        stage = GspoStage(kind="gspo", learning_rate=8.0, batch_size=8, steps=6, warmup_steps=2, schedule=schedule)
+        return [_adam(stage, step)["learning_rate"] for step in range(1, 7)]
+
+    assert rates("linear") == pytest.approx([4, 8, 8, 6, 4, 2])
+    assert rates("constant") == pytest.approx([4, 8, 8, 8, 8, 8])
+    assert rates("cosine") == pytest.approx([4, 8, 8, 4 + 4 * 0.5**0.5, 4, 4 - 4 * 0.5**0.5])
+
+
 def test_tinker_resumes_from_its_last_saved_weights(tiny: Any, rows: list[Row], tmp_path: Path) -> None:
     far = Far("tinker", tiny, rows, tmp_path)
     far.go(far.backend.submit(far.spec))
@@ -300,6 +319,46 @@ def test_tinker_trains_one_stage_of_gspo_only(tiny: Any, tmp_path: Path) -> None
     for config in (tiny.config({"kind": "sft"}, lora=True), tiny.config({"kind": "gspo", "group_size": 4}, lora=False)):
         with pytest.raises(TrainConfigError, match="tinker backend"):
             TinkerBackend(tmp_path).plan(make_spec(config))
+
+
+def test_tinker_stops_when_the_answers_scatter_and_says_so_before_it_starts_what_it_cannot(
+    tiny: Any, rows: list[Row], tmp_path: Path
+) -> None:
+    far = Far("tinker", tiny, rows, tmp_path)
+    sample = far.service.sample
+
+    def scattering(*args: Any, **kwargs: Any) -> list[Sample]:
+        factor = 1.0 + 0.9 * len(far.service.updates)
+        return [Sample(s.tokens, tuple(factor * p for p in s.logprobs), s.text) for s in sample(*args, **kwargs)]
+
+    far.service.sample = scattering  # type: ignore[method-assign]
+    stage = far.config.stages[0].model_dump(exclude_none=True) | {"steps": 9}
+    run_id = far.backend.submit(make_spec(far.config.with_(stages=[stage])))
+    far.go(run_id)
+    status = far.backend.status(run_id)
+    assert status.error == {"code": "run_diverged", "message": "entropy 1.480 at step 4, 0.400 at the start"}
+    with pytest.raises(TrainConfigError, match="max_kl"):
+        far.backend.submit(make_spec(far.config.with_(stages=[stage | {"kl_every": 1, "max_kl": 0.1}])))
+    with pytest.raises(TrainDataError, match="32 pages a generation"):
+        far.backend.submit(make_spec(far.config.with_(stages=[stage | {"batch_size": 128}])))
+
+
+def test_tinker_learns_from_second_reads_where_no_label_is(tiny: Any, rows: list[Row], tmp_path: Path) -> None:
+    import dataclasses
+
+    from certloop.train.rows import write_rows
+
+    far = Far("tinker", tiny, rows, tmp_path)
+    _same_truth(rows, tmp_path / "d")
+    kept = read_rows(tmp_path / "d")
+    write_rows(tmp_path / "d", [dataclasses.replace(row, truth=None, second_read=row.truth) for row in kept])
+    stage = far.config.stages[0].model_dump(exclude_none=True) | {"reward": "agreement"}
+    config = far.config.with_(stages=[stage], data={"train": str(tmp_path / "d"), "max_length": 1024})
+    run_id = far.backend.submit(make_spec(config))
+    far.go(run_id)
+    status = far.backend.status(run_id)
+    assert status.error is None
+    assert 0.05 < status.metrics["reward"] <= 1.0
 
 
 def test_backends_are_found_by_name(tmp_path: Path) -> None:

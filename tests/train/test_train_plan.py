@@ -154,6 +154,15 @@ def test_a_plan_counts_the_rows_that_are_there(tiny: Any) -> None:
     assert plan.notes == ()
 
 
+def test_a_cloud_s_plan_says_nothing_that_it_does_not_know(tmp_path: Path) -> None:
+    from certloop.train.backends import make_backend, make_spec
+
+    table = plan_table(make_backend("tinker", tmp_path).plan(make_spec(load_config("tinker"))))
+    assert "      100 steps\n" in table
+    assert "total: 24.19 USD" in table  # 48.4 million tokens at half a dollar a million
+    assert "trained parameters" not in table and "minutes" not in table
+
+
 def test_without_rows_the_small_model_s_run_is_planned_with_its_own_pages() -> None:
     plan = make_plan(load_config("nano").with_(data={"train": "", "max_length": 1024}))
     assert plan.fits

@@ -188,8 +188,10 @@ def teacher_command(config: RunConfig) -> list[str]:
 
 def _check(config: RunConfig) -> None:
     for stage in config.stages:
-        if isinstance(stage, GspoStage) and (stage.tools or stage.reward != "fields"):
-            raise TrainConfigError("swift trains GSPO on labelled fields without tools; use the local backend for the rest")
+        if isinstance(stage, GspoStage) and (stage.tools or stage.reward != "fields" or stage.power != 4):
+            raise TrainConfigError("swift trains GSPO on F1^4 of labelled fields, without tools; the local backend does the rest")
+        if isinstance(stage, GspoStage) and stage.max_kl is not None:
+            raise TrainConfigError("swift does not stop at max_kl; use the local backend, or take the bound out")
 
 
 def _write(folder: Path, config: RunConfig) -> None:
@@ -203,6 +205,7 @@ def _write(folder: Path, config: RunConfig) -> None:
     lines += [f'cd "$(dirname "$0")"; trap \'echo $? > {EXIT}\' EXIT; set -e']
     lines += [f"export NPROC_PER_NODE={config.hardware.count}"] if config.hardware.count > 1 else []
     lines += [f"export MAX_PIXELS={config.student.max_pixels}"] if config.student.max_pixels else []
+    lines += [f"export MIN_PIXELS={config.student.min_pixels}"] if config.student.min_pixels else []
     before: str | None = None
     for number, stage in enumerate(config.stages, 1):
         data = folder / f"{number:02d}-{stage.label}.jsonl"

@@ -9,6 +9,7 @@ weighs the same, as the paper has it.
 from __future__ import annotations
 
 import json
+import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,10 +21,11 @@ from certloop.agentrl.rewards import group_advantages
 from certloop.train.backends import recipe_of
 from certloop.train.backends.folder import keep_spec, last_metrics, need_done, read_spec
 from certloop.train.config import GspoStage, RunConfig, parse_config
-from certloop.train.errors import BackendError, TrainConfigError, TrainError, TrainExtraError
+from certloop.train.errors import BackendError, DivergedError, TrainConfigError, TrainError, TrainExtraError
 from certloop.train.gspo_reward import make_reward
 from certloop.train.gspo_sampling import HardSampler
 from certloop.train.plan import data_shape
+from certloop.train.preflight import check_rows_for
 from certloop.train.rows import Row, read_rows
 from certloop.train.run import write_json
 
@@ -60,9 +62,9 @@ class Training(Protocol):
         self, prompt: Sequence[Mapping[str, Any]], n: int, *, max_tokens: int, temperature: float, top_p: float
     ) -> list[Sample]: ...
 
-    def update(
-        self, data: Sequence[Datum], *, loss: str, clip: tuple[float, float], learning_rate: float, beta2: float
-    ) -> float: ...
+    def update(self, data: Sequence[Datum], *, loss: str, clip: tuple[float, float], adam: Mapping[str, float]) -> float:
+        """One step with AdamW: ``learning_rate``, ``beta2``, ``weight_decay``, ``grad_clip_norm``."""
+        ...
 
     def save(self, name: str) -> str: ...
 
@@ -99,7 +101,7 @@ class TinkerBackend:
 
     def submit(self, spec: TrainSpec) -> str:
         config = recipe_of(spec)
-        gspo_stage(config)
+        check_rows_for(config, gspo_stage(config), read_rows(Path(config.data.train)))
         folder = self.root / spec.run_id
         keep_spec(folder, spec)
         if self.status(spec.run_id).state in (RunState.WAITING, RunState.FAILED):
@@ -157,6 +159,8 @@ def gspo_stage(config: RunConfig) -> GspoStage:
     stage = config.stages[0]
     if stage.tools or config.student.lora is None or stage.steps is None:
         raise TrainConfigError("the tinker backend needs student.lora and steps, and has no tools")
+    if stage.max_kl is not None:
+        raise TrainConfigError("the tinker backend cannot measure max_kl: bound the run by max_entropy_growth")
     return stage
 
 
@@ -166,7 +170,7 @@ def train(config: RunConfig, service: Training, folder: Path) -> str:
     rows = read_rows(Path(config.data.train))
     answers = stage.batch_size * stage.updates_per_generation
     sampler = HardSampler(
-        [dict(r.truth or {}) for r in rows],
+        [_truth(stage, row) for row in rows],
         batch=answers // stage.group_size,
         group=1,
         repeats=1,
@@ -185,11 +189,11 @@ def train(config: RunConfig, service: Training, folder: Path) -> str:
         chosen = [rows[next(pages)] for _ in range(answers // stage.group_size)]
         data, numbers = _groups(stage, service, reward, chosen)
         for batch in _batches(data, stage.updates_per_generation):
-            rate = stage.learning_rate * min(1.0, step / max(stage.warmup_steps, 1))
             clip = (1 - stage.clip_low, 1 + stage.clip_high)
-            numbers["loss"] = service.update(batch, loss="gspo", clip=clip, learning_rate=rate, beta2=stage.beta2)
+            numbers["loss"] = service.update(batch, loss="gspo", clip=clip, adam=_adam(stage, step))
         with (folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps({"step": step, **numbers}) + "\n")
+        _bound_entropy(stage, step, numbers["entropy"], folder)
         if step % config.checkpoint_every == 0 or step == stage.steps:
             where = service.save(f"{config.name}-{step}")
             write_json(folder / STATE, _state(folder) | {"step": step, "where": where})
@@ -198,20 +202,51 @@ def train(config: RunConfig, service: Training, folder: Path) -> str:
 
 def _groups(stage: GspoStage, service: Training, reward: Any, rows: Sequence[Row]) -> tuple[list[Datum], dict[str, float]]:
     """Sample one group a page; groups without spread are dropped."""
-    data, rewards_all = [], []
+    data, rewards_all, logprobs = [], [], list[float]()
     for row in rows:
         prompt = tuple(service.prompt(row))
         samples = service.sample(
             prompt, stage.group_size, max_tokens=stage.max_completion_length, temperature=stage.temperature, top_p=stage.top_p
         )
-        truth = json.dumps(dict(row.truth or {}), ensure_ascii=False)
-        rewards = reward(completions=[s.text for s in samples], ground_truth=[truth] * len(samples))
+        truth = [json.dumps(_truth(stage, row), ensure_ascii=False)] * len(samples)
+        logprobs += [p for sample in samples for p in sample.logprobs]
+        rewards = reward(completions=[s.text for s in samples], ground_truth=truth, second_read=truth)
         rewards_all += rewards
         advantages = group_advantages(rewards, scale="group" if stage.normalise else "none", sample_std=True)
         if stage.flat_groups == "keep" or any(advantages):
             data += [Datum(prompt, sample, a) for sample, a in zip(samples, advantages, strict=True) if sample.tokens]
     kept = len(data) / max(len(rewards_all), 1)
-    return data, {"reward": sum(rewards_all) / len(rewards_all), "groups_kept": kept}
+    entropy = -sum(logprobs) / max(len(logprobs), 1)  # of the policy that sampled, a token: its own answers are the estimate
+    return data, {"reward": sum(rewards_all) / len(rewards_all), "groups_kept": kept, "entropy": entropy}
+
+
+def _truth(stage: GspoStage, row: Row) -> dict[str, str | None]:
+    return dict((row.second_read if stage.reward == "agreement" else row.truth) or {})
+
+
+def _adam(stage: GspoStage, step: int) -> dict[str, float]:
+    """AdamW's numbers at a step (the first is 1): warm-up, then the stage's schedule as the local trainer has it."""
+    steps, warmup = stage.steps or 1, stage.warmup_steps
+    share = 1.0 if step <= warmup or stage.schedule == "constant" else 1 - (step - 1 - warmup) / max(steps - warmup, 1)
+    if stage.schedule == "cosine":
+        share = (1 - math.cos(math.pi * share)) / 2
+    rate = stage.learning_rate * share * min(1.0, step / max(warmup, 1))
+    return {
+        "learning_rate": rate,
+        "beta2": stage.beta2,
+        "weight_decay": stage.weight_decay,
+        "grad_clip_norm": stage.max_grad_norm,
+    }
+
+
+def _bound_entropy(stage: GspoStage, step: int, entropy: float, folder: Path) -> None:
+    """Raises DivergedError when the entropy grew past the stage's bound; its first value stands in the run's state."""
+    state = _state(folder)
+    first = state.get("first_entropy")
+    if first is None:
+        write_json(folder / STATE, state | {"first_entropy": max(entropy, 0.05)})
+    elif stage.max_entropy_growth is not None and entropy > stage.max_entropy_growth * first:
+        raise DivergedError(f"entropy {entropy:.3f} at step {step}, {first:.3f} at the start")
 
 
 def _batches(data: list[Datum], n: int) -> list[list[Datum]]:

@@ -61,11 +61,11 @@ class SdkTraining:
             for s in answer.sequences
         ]
 
-    def update(self, data: Sequence[Datum], *, loss: str, clip: tuple[float, float], learning_rate: float, beta2: float) -> float:
+    def update(self, data: Sequence[Datum], *, loss: str, clip: tuple[float, float], adam: Mapping[str, float]) -> float:
         rows = [_datum(d) for d in data]
         limits = {"clip_low_threshold": clip[0], "clip_high_threshold": clip[1]}
         forward = self._training.forward_backward(rows, loss, loss_fn_config=limits)
-        step = self._training.optim_step(_sdk().types.AdamParams(learning_rate=learning_rate, beta2=beta2))
+        step = self._training.optim_step(_sdk().types.AdamParams(**adam))
         result = forward.result()
         step.result()
         return float(result.metrics.get("loss:sum", 0.0)) / max(len(rows), 1)
