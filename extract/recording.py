@@ -194,8 +194,9 @@ def subjects_of(document: Document, registry: Registry) -> tuple[str, ...]:
 
 def check_signals(document: Document, traj_id: str) -> list[Signal]:
     """One signal per field that fails a hard rule. It counts for nothing until a second look or an auditor agrees: the paper
-    itself may be misprinted. A number in a QR code is such a second look. The hint names field and rule, never a value; the span
-    is where a model wrote that field."""
+    itself may be misprinted. Second looks are a number in a QR code and, beside a model's answer, what OCR reads in that field.
+    The hint names field and rule, never a value; the span is where a model wrote that field."""
+    from certloop.agentrl.rewards.text import fold
     from certloop.agentrl.signals.emit import Origin, SecondRead, validator_signals
     from certloop.agentrl.store.events import now
     from certloop.agentrl.trajectory.spans import field_token_span
@@ -205,10 +206,13 @@ def check_signals(document: Document, traj_id: str) -> list[Signal]:
     signals: list[Signal] = []
     encoded = [codes_in_payload(code.payload) for code in document.qr]
     written = trajectory_of(document) if document.generations else None
+    seen, broken = _read_by_ocr(document)
     for name, field in document.fields.items():
         rules = [v.rule for v in field.validations if v.failed and v.severity.value == "hard"]
         texts = {found[name] for found in encoded if name in ("credit_code", "registration_no") and name in found}
         second = [SecondRead("qr", text) for text in sorted(texts)] if field.value is not None else []
+        if rules and name in seen and (name not in broken or fold(seen[name]) == fold(field.value or "")):
+            second.append(SecondRead("ocr", seen[name]))  # OCR misreads, too: what breaks a rule itself contradicts nobody
         signals += validator_signals(
             origin,
             field.label,
@@ -219,6 +223,15 @@ def check_signals(document: Document, traj_id: str) -> list[Signal]:
             span=field_token_span(written, field.label) if written is not None and (rules or second) else None,
         )
     return signals
+
+
+def _read_by_ocr(document: Document) -> tuple[Mapping[str, str], frozenset[str]]:
+    """What OCR read on its own, by field id, before a model answered, and which of these values break a rule: the arguments and
+    the result of the last time that the rules were asked."""
+    asked = [step for step in document.steps if step["tool"] == "validate" and step["ok"]] if document.generations else []
+    if not asked:
+        return {}, frozenset()
+    return asked[-1]["args"]["values"], frozenset(row["field"] for row in asked[-1]["result"]["failed"])
 
 
 def where_to_look(label: str) -> str:

@@ -16,6 +16,7 @@ import pytest
 from nano_models import tiny_model
 from PIL import Image
 
+from certloop.agentrl.signals import fuse
 from certloop.extract.config import ExtractConfig, ModelConfig
 from certloop.extract.engine.contract import Engine
 from certloop.extract.engine.model_reader import ModelReader
@@ -27,11 +28,13 @@ from certloop.extract.engine.view import png_bytes
 from certloop.extract.extractor import Extractor
 from certloop.extract.guidance import Guidance, Hint, Note
 from certloop.extract.ingest import Page
+from certloop.extract.recording import check_signals
 from certloop.extract.result import FieldStatus, FileStatus, Result
 from certloop.templates import Registry, load_types
 from certloop.train.nano import NanoPage, nano_pages
 from certloop.train.nano.vocabulary import TYPE_ID, TYPES
 from certloop.train.teach.local_server import Body, ChatServer, Reply
+from certloop.validators import validate
 
 CONFIG = ExtractConfig(template_path=(str(TYPES),))
 PAGES = nano_pages(21, 3, clean=True)
@@ -271,3 +274,34 @@ def test_guidance_reaches_a_model_in_its_block_and_nowhere_else(read_with: ReadW
         read_with(remember, guidance=guidance)
     generic = registry.get(TYPE_ID).prompt
     assert seen == [generic, f"{generic.rstrip()}\n<guidance>\n日期在右下方。\n</guidance>\n"]
+
+
+@pytest.mark.parametrize("printed", ["right", "misprinted"])
+@pytest.mark.parametrize("answered", ["as printed", "misread"])
+def test_a_failed_check_digit_counts_when_ocr_reads_another_code(registry: Registry, printed: str, answered: str) -> None:
+    """METHODS §1.5: a second read decides between a misread and a misprint; without one the fail counts for nothing."""
+    label = "统一社会信用代码"
+    wrong = printed == "misprinted"
+    page = next(p for p in nano_pages(21, 6, clean=True) if any(v.failed for v in validate("uscc", p.fields[label])) is wrong)
+    code = page.fields[label]
+    said = code if answered == "as printed" else f"{code[:-2]}{'1' if code[-2] != '1' else '2'}{code[-1]}"
+    text = answer_text(page.fields | {label: said}, "从上往下看。")
+    tokens = [(c, -0.01) for c in text]
+    with ChatServer(lambda _: Reply(text, tokens=tokens, token_ids=[ord(c) for c in text], prompt_ids=[1, 2, 3])) as server:
+        engine = open_engine(replace(CONFIG, engine="openai", model=ModelConfig(model="m", url=server.url)), registry)
+        (document,) = engine.read(pages_of(page), TYPE_ID, Guidance()).documents
+        engine.close()
+    signals = [signal for signal in check_signals(document, "t") if signal.field == label]
+    assert document.fields["code"].value == said
+    if (printed, answered) == ("right", "as printed"):
+        assert signals == []
+        return
+    verdict = fuse(signals).fields[label]
+    expected = {
+        ("right", "misread"): (-1.0, "confirmed_hard_fail"),
+        ("misprinted", "as printed"): (0.0, "print_is_wrong"),
+        ("misprinted", "misread"): (None, "no_signal"),  # OCR's code breaks the rule as well: who is right, nobody knows
+    }
+    assert (verdict.value, verdict.reason) == expected[printed, answered]
+    assert all(signal.span is not None and signal.span == signals[0].span for signal in signals)
+    assert not any(said in (signal.hint or "") or code in (signal.hint or "") for signal in signals)
