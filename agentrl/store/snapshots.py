@@ -7,6 +7,7 @@ import json
 import math
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -125,16 +126,34 @@ def create_snapshot(
             parts = write_parts(target, (_values(stored, reward_of) for stored in stream))
         manifest = _manifest(store, snapshot_id, filters, reward_name, parts)
         _register(store, target, manifest, actor)
-    except StoreError:  # some are OSErrors, too
-        shutil.rmtree(target, ignore_errors=True)
-        raise
-    except OSError as error:
-        shutil.rmtree(target, ignore_errors=True)
+    except BaseException as error:
+        erased_meanwhile, gone = _take_away(target)
+        if gone:
+            _unregister(store, snapshot_id, target, actor)
+        if isinstance(error, StoreError) or not isinstance(error, OSError):  # some of ours are OSErrors, too
+            raise
+        if erased_meanwhile:  # an erasure took the file that was being written
+            raise SnapshotErasedError("a subject was erased while the snapshot was written; make it again") from None
         raise SnapshotError(f"the snapshot cannot be written: {error.strerror or type(error).__name__}") from None
-    except BaseException:
-        shutil.rmtree(target, ignore_errors=True)
-        raise
     return Snapshot(target, manifest)
+
+
+def _take_away(folder: Path) -> tuple[bool, bool]:
+    """Remove an unfinished snapshot; returns whether an erasure had left its tombstone there, and whether nothing is left."""
+    try:
+        tombstone = (folder / MANIFEST).exists()
+        shutil.rmtree(folder, ignore_errors=True)
+        return tombstone, not folder.exists()
+    except OSError:  # a folder that may not be looked into
+        return False, False
+
+
+def _unregister(store: TenantStore, snapshot_id: str, folder: Path, actor: str) -> None:
+    """Note that nothing is left of a snapshot that failed, or every later erasure would look for its folder."""
+    payload = {"snapshot_id": snapshot_id, "folder": str(folder), "removed": True}
+    event = NewEvent(f"{snapshot_id}/removed", Kind.SNAPSHOT, payload, now())
+    with suppress(StoreError), writing(store.engine, store.tenant) as connection:
+        append(connection, store.tenant, [event], actor, "snapshot.removed", snapshot=snapshot_id)
 
 
 def load_snapshot(store: TenantStore, folder: Path) -> Snapshot:
@@ -178,7 +197,9 @@ def withdraw(store: TenantStore, gone: set[str], erasure_id: str) -> tuple[tuple
     Returns the ids of those emptied and the folders of those that this machine does not see. Raises StoreUnavailableError for one
     that it sees and may not change.
     """
-    folders = {str(e.payload["snapshot_id"]): Path(e.payload["folder"]) for e in store.events(Kind.SNAPSHOT) if e.payload}
+    made = [e.payload for e in store.events(Kind.SNAPSHOT) if e.payload]
+    removed = {str(payload["snapshot_id"]) for payload in made if payload.get("removed")}
+    folders = {i: Path(payload["folder"]) for payload in made if (i := str(payload["snapshot_id"])) not in removed}
     emptied, unseen = [], []
     for snapshot_id, folder in folders.items():
         try:
@@ -187,6 +208,8 @@ def withdraw(store: TenantStore, gone: set[str], erasure_id: str) -> tuple[tuple
             elif _emptied(store, snapshot_id, folder, gone, erasure_id):
                 emptied.append(snapshot_id)
         except OSError as error:
+            if isinstance(error, FileNotFoundError) and not folder.is_dir():
+                continue  # its writer failed just now and took everything away
             raise StoreUnavailableError(
                 f"the snapshot in {folder} cannot be emptied: {error.strerror}; then run `certloop store erase --resume`"
             ) from None

@@ -233,8 +233,16 @@ def _blobs(connection: Connection, store: TenantStore, state: _State) -> Iterato
         try:
             store.blobs.get(store.tenant, sha256)
         except (BlobMissingError, BlobCorruptError) as error:
+            if isinstance(error, BlobMissingError) and not _still_named(store, sha256):
+                continue  # erased since this view of the rows was taken
             yield Finding(store.tenant, error.code, f"blob {sha256}", error.message)
     state.orphans += sum(sha256 not in named for sha256 in store.blobs.list(store.tenant))
+
+
+def _still_named(store: TenantStore, sha256: str) -> bool:
+    with reading(store.engine, store.tenant) as connection:
+        mine = (links.c.tenant == store.tenant, links.c.kind == BLOB, links.c.key == sha256)
+        return connection.execute(select(links.c.document_id).where(*mine).limit(1)).first() is not None
 
 
 def _naming(store: TenantStore, cipher: Cipher) -> Select[Any]:

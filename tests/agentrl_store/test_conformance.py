@@ -23,6 +23,8 @@ from certloop.agentrl.store import (
     TenantError,
     TenantStore,
     add_signals,
+    erase,
+    find_documents,
     record_result,
     set_consent,
     verify,
@@ -336,6 +338,22 @@ def test_missing_and_changed_blobs_are_named(store: Store, make_trajectory: Make
     assert found == {("blob_missing", f"blob {gone}"), ("blob_corrupt", f"blob {changed}")}
     with pytest.raises(BlobMissingError, match=gone):
         acme.get_blob(gone)
+
+
+def test_what_is_erased_while_verify_looks_is_no_finding(
+    store: Store, make_trajectory: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acme = store.for_tenant("acme")
+    put(acme, make_trajectory(image_sha256=(acme.put_blob(b"page"),)))
+    get = type(store.blobs).get
+
+    def erase_meanwhile(blobs: Any, *args: Any) -> bytes:
+        monkeypatch.setattr(type(store.blobs), "get", get)
+        erase(acme, find_documents(acme, traj_id="t-1"), actor="desk", reason="request")
+        return get(blobs, *args)
+
+    monkeypatch.setattr(type(store.blobs), "get", erase_meanwhile)
+    assert verify(store).clean
 
 
 def test_one_call_records_a_result(store: Store) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -169,6 +170,46 @@ def test_an_erasure_while_a_snapshot_is_written_wins(three: TenantStore, tmp_pat
     with pytest.raises(SnapshotErasedError, match="make it again"):
         create_snapshot(three, tmp_path, actor="me")
     assert not list(tmp_path.rglob("*.parquet"))
+
+
+def test_an_erasure_that_takes_the_file_being_written_is_said(
+    three: TenantStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values, seen = module._values, []
+
+    def erase_meanwhile(*args: Any) -> Any:
+        if seen:  # the second row: the first part is open
+            erase(three, find_documents(three, traj_id="a"), actor="desk", reason="request")
+        seen.append(args)
+        return values(*args)
+
+    monkeypatch.setattr(module, "_values", erase_meanwhile)
+    with pytest.raises(SnapshotErasedError, match="make it again"):
+        create_snapshot(three, tmp_path, actor="me")
+    assert not list(tmp_path.rglob("*.parquet*"))
+
+
+def test_a_snapshot_that_failed_is_not_looked_for_again(three: TenantStore, tmp_path: Path) -> None:
+    with pytest.raises(SnapshotError):
+        create_snapshot(three, tmp_path, actor="me", reward_of=lambda *_: float("nan"))
+    done = erase(three, find_documents(three, traj_id="a"), actor="desk", reason="request")
+    assert (done.snapshots, done.unreachable) == ((), ())
+
+
+def test_a_folder_that_its_writer_removes_meanwhile_stops_no_erasure(
+    three: TenantStore, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = create_snapshot(three, tmp_path, actor="me")
+    usual = module.replace_synced
+
+    def removed_meanwhile(path: Path, data: bytes) -> None:
+        shutil.rmtree(made.folder)
+        usual(path, data)
+
+    monkeypatch.setattr(module, "replace_synced", removed_meanwhile)
+    done = erase(three, find_documents(three, traj_id="a"), actor="desk", reason="request")
+    assert (done.snapshots, done.unreachable) == ((), ())
+    assert verify(store).clean
 
 
 def test_parts_that_a_killed_writer_left_after_an_erasure_go_with_the_next(three: TenantStore, tmp_path: Path) -> None:
