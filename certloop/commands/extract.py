@@ -187,7 +187,7 @@ def _recorder(
     from certloop.extract.ingest import Decoder
     from certloop.extract.recording import Recorder, Terms
 
-    terms = Terms(tenant or "default", Consent((consent or Use.NONE).value), purpose or "", actor())
+    terms = Terms("default" if tenant is None else tenant, Consent((consent or Use.NONE).value), purpose or "", actor())
     with Store.open(url, settings.blob_url, cipher=store_cipher(settings)) as store:
         store.for_tenant(terms.tenant)
         decoder = Decoder()

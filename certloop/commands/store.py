@@ -40,7 +40,7 @@ def open_store(url: str | None) -> Store:
     from certloop.settings import Settings
 
     settings = Settings.load()
-    return Store.open(url or settings.database_url, settings.blob_url, cipher=store_cipher(settings), create=False)
+    return Store.open(settings.database_url if url is None else url, settings.blob_url, cipher=store_cipher(settings), create=False)
 
 
 def store_cipher(settings: Settings) -> Cipher | None:
@@ -144,7 +144,7 @@ def restore(
     from certloop.settings import Settings
 
     settings = Settings.load()
-    place, cipher = url or settings.database_url, store_cipher(settings)
+    place, cipher = settings.database_url if url is None else url, store_cipher(settings)
     done = stores.restore(folder, place, settings.blob_url, actor=actor(), journal_url=journal, cipher=cipher)
     again = f", {done.erased_again} documents erased again" if done.erased_again else ""
     typer.echo(f"{len(done.tenants)} tenants, {done.events} events and {done.blobs} blobs restored and verified{again}")

@@ -230,6 +230,16 @@ def test_commands_that_make_no_sense(shell: Shell) -> None:
         assert store.tenants() == ("default",)
 
 
+def test_an_empty_name_is_not_the_default(shell: Shell, root: Path) -> None:
+    """As in ``--tenant "$TENANT"`` where nobody set it: a document must not end up with somebody else."""
+    example = str(root / "examples" / "identity_card_front.jpg")
+    assert shell.error("extract", example, "--store", shell.url, "--tenant", "") == "tenant_invalid"
+    for command in (("trajectories", "list"), ("store", "verify"), ("store", "restore", str(shell.folder))):
+        assert shell.error(*command, "--store", "") in {"store_url_invalid", "backup_invalid"}
+    with Store.open(shell.url) as store:
+        assert len(list(store.for_tenant("default").trajectories())) == 2
+
+
 def test_a_foreign_name_is_not_told_who_is_there(shell: Shell) -> None:
     for command in (("trajectories", "list"), ("store", "erase", "--document", "x"), ("store", "sweep"), ("store", "verify")):
         said = shell(*command, "--tenant", "nobody").exception
