@@ -40,7 +40,9 @@ def open_store(url: str | None) -> Store:
     from certloop.settings import Settings
 
     settings = Settings.load()
-    return Store.open(settings.database_url if url is None else url, settings.blob_url, cipher=store_cipher(settings), create=False)
+    return Store.open(
+        settings.database_url if url is None else url, settings.blob_url, cipher=store_cipher(settings), create=False
+    )
 
 
 def store_cipher(settings: Settings) -> Cipher | None:
