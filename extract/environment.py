@@ -21,6 +21,7 @@ from certloop.extract.engine.lines import Quad, TextLine
 from certloop.extract.engine.ocr import Image, OcrEngine
 from certloop.extract.marks.qr import codes_in_payload
 from certloop.extract.planning import WANTED
+from certloop.extract.repairs import repair_test
 from certloop.extract.result import QrCode
 from certloop.templates import DocumentType, Registry
 from certloop.validators import validate
@@ -241,9 +242,10 @@ def verdicts(doc_type: DocumentType, values: Mapping[str, str]) -> list[dict[str
 
 def _grader(truth: Mapping[str, str | None], doc_type: DocumentType | None) -> Callable[[str], Grade | None]:
     canonical = doc_type.canonical_labels() if doc_type is not None else None
+    repaired = repair_test([doc_type]) if doc_type is not None else None
 
     def grade(answer: str) -> Grade | None:
-        got = f1_power_reward(truth, answer, canonical=canonical)
+        got = f1_power_reward(truth, answer, canonical=canonical, repaired=repaired)
         return None if got.matching is None else Grade(got.reward, got.strict)
 
     return grade

@@ -11,11 +11,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from random import Random
 from typing import Any
 
 from certloop.agentrl.rewards import FLOOR, F1Reward, f1_power_rewards
 from certloop.extract.engine.answer_parser import Mark, read_answer
+from certloop.extract.repairs import repair_test
+from certloop.templates import load_types
 from certloop.train.config import GspoStage
 
 _FORM = {Mark.SEVERAL, Mark.FENCED, Mark.TRAILING, Mark.WRAPPED, Mark.UNCLOSED_THINK, Mark.LENIENT, Mark.IN_THOUGHT}
@@ -85,14 +88,21 @@ def make_reward(stage: GspoStage, seed: int, stats: FieldStats | None = None) ->
 
 
 def score_answers(truths: Sequence[Fields], texts: Sequence[str], power: float = 4) -> list[tuple[float, F1Reward]]:
-    """Reward and its reasons for each text. A text without a complete JSON object earns 0."""
+    """Reward and its reasons for each text. A text without a complete JSON object earns 0, and so does a value that repairs the
+    number which is printed."""
     answers = [read_answer(text) for text in texts]
     objects = [answer.json_text if answer.complete and answer.json_text is not None else "" for answer in answers]
-    results = f1_power_rewards(truths, objects, k=power)
+    results = f1_power_rewards(truths, objects, k=power, repaired=_repaired())
     return [
         (max(0.0, result.reward - FLOOR) if answer.marks & _FORM else result.reward, result)
         for answer, result in zip(answers, results, strict=True)
     ]
+
+
+@cache
+def _repaired() -> Callable[[str, str, str], bool]:
+    """What a repair is goes by the labels of the built-in types."""
+    return repair_test(load_types(()).types.values())
 
 
 def agreed_fields(

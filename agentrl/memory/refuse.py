@@ -10,6 +10,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 
 from certloop.agentrl.memory.errors import RuleRefusedError
+from certloop.agentrl.rewards.text import fold
 
 LONGEST = 24
 _DIGITS = re.compile(r"[0-9]{5,}")
@@ -23,8 +24,8 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f\u200b-\u200f\u202a-\u202e\u2060-\u2069]")
 
 def check_text(text: str) -> str:
     """Return a text that may stand in a rule. Raises RuleRefusedError that says what kind of thing it holds, never the text."""
-    plain = unicodedata.normalize("NFKC", text).strip()
-    if not plain or len(plain) > LONGEST:
+    plain = unicodedata.normalize("NFKC", text[: LONGEST * LONGEST]).strip()
+    if not plain or len(plain) > LONGEST or len(text) > LONGEST * LONGEST:
         raise RuleRefusedError(f"a text in a rule has 1 to {LONGEST} characters")
     if _CONTROL.search(text) or "\n" in text:
         raise RuleRefusedError("a text in a rule has no control or direction characters")
@@ -56,4 +57,4 @@ def check_keys(body: Mapping[str, object], allowed: Iterable[str]) -> None:
 
 
 def _squashed(text: str) -> str:
-    return "".join(unicodedata.normalize("NFKC", text).split()).casefold()
+    return fold(text).casefold()

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from certloop.agentrl.rewards import F1Reward
-    from certloop.templates import DocumentType
 
 
 class MatchingMethod(StrEnum):
@@ -63,6 +62,7 @@ def _read(path: Path) -> str:
 def _of_type(name: str) -> tuple[Callable[[str], str], Callable[[str, str, str], bool]]:
     """The alias map and the test for repaired codes of a type given by id or title."""
     from certloop.extract.evaluation import schema_from_registry
+    from certloop.extract.repairs import repair_test
     from certloop.settings import Settings
     from certloop.templates import load_types
 
@@ -70,21 +70,7 @@ def _of_type(name: str) -> tuple[Callable[[str], str], Callable[[str, str, str],
     schema = schema_from_registry(registry).find(name)
     doc_type = registry.get(name if schema is None else schema.id)
     assert schema is not None
-    return schema.canonical, _repairs(doc_type)
-
-
-def _repairs(doc_type: DocumentType) -> Callable[[str, str, str], bool]:
-    """Whether an answered value passes the hard rules of its field that the printed value fails."""
-    from certloop.agentrl.rewards import fold
-    from certloop.validators import Severity, validate
-
-    kinds = {fold(spec.label): spec.validator_kinds for spec in doc_type.fields.values()}
-
-    def fails(key: str, value: str) -> bool:
-        verdicts = [validate(kind, value) for kind in kinds.get(key, ())]
-        return bool(verdicts) and all(any(v.failed and v.severity is Severity.HARD for v in found) for found in verdicts)
-
-    return lambda key, printed, answered: fails(key, printed) and not fails(key, answered)
+    return schema.canonical, repair_test([doc_type])
 
 
 def _report(got: F1Reward) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from certloop.agentrl.rewards.f1_power import f1_power_reward
 from certloop.agentrl.rewards.matching import Canonical, claims_nothing
 from certloop.agentrl.rewards.pairing import Method
 from certloop.agentrl.rewards.templates.base import Score, register
+from certloop.agentrl.rewards.text import fold
 
 
 @register
@@ -42,11 +43,11 @@ class FieldExtraction:
     def decoys(self) -> Iterator[str]:
         """Extra fields, missing fields, one key many times, every value under every key, values cut short or run on."""
         fields = self._printed()
-        yield json.dumps(fields | {f"{key}（补充）": value for key, value in fields.items()}, ensure_ascii=False)
-        yield json.dumps(fields | {"备注": "无"}, ensure_ascii=False)
+        yield json.dumps(fields | {"备注之外": "无"}, ensure_ascii=False)
         first = next(iter(fields), None)
         if first is None:
             return
+        yield json.dumps(fields | {f"{key}（补充）": value for key, value in fields.items()}, ensure_ascii=False)
         pairs = [
             f"{json.dumps(key, ensure_ascii=False)}: {json.dumps(value, ensure_ascii=False)}" for key, value in fields.items()
         ]
@@ -54,7 +55,7 @@ class FieldExtraction:
         yield json.dumps({key: value for key, value in fields.items() if key != first}, ensure_ascii=False)
         yield json.dumps(dict.fromkeys(fields, " ".join(v for v in fields.values())) | {"x": "x"}, ensure_ascii=False)
         yield json.dumps(fields | {first: fields[first] * 50}, ensure_ascii=False)
-        yield json.dumps(fields | {first: fields[first][:-1]}, ensure_ascii=False)
+        yield json.dumps(fields | {first: fold(fields[first])[:-1]}, ensure_ascii=False)
         yield "```json\n" + self.gold() + "\n```"
 
     def _printed(self) -> dict[str, str]:

@@ -198,3 +198,10 @@ def test_the_log_is_append_only(memory: Memory) -> None:
     for statement in ("UPDATE memory_events SET actor = 'x'", "DELETE FROM memory_events"):
         with pytest.raises(Exception, match="append-only"), memory._engine.begin() as connection:
             connection.execute(text(statement))
+
+
+def test_a_megabyte_of_combining_marks_is_refused_in_no_time() -> None:
+    marks = "a" + "\u0300\u0323" * (1 << 19)
+    with pytest.raises(RuleRefusedError):
+        check_text(marks)
+    check_against_values("bolts", [marks])

@@ -50,6 +50,11 @@ def test_every_template_proves_itself(template: RewardTemplate) -> None:
     validate(template)
 
 
+@pytest.mark.parametrize("truth", [{}, {"备注": "<blank>"}, {"名称": "甲 "}, {"备注": "无"}, {"a": "1", "b": None}])
+def test_any_truth_proves_itself(truth: dict[str, str | None]) -> None:
+    validate(FieldExtraction(truth))
+
+
 def test_kinds_are_known_by_name() -> None:
     assert {"extraction", "service", "code"} <= set(template_kinds())
     assert template_kind("code") is CodeTask

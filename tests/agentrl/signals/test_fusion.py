@@ -69,6 +69,8 @@ def test_business_outcomes_never_enter_a_reward() -> None:
     assert fuse([business]).trajectory.value is None
     assert fuse([business, JUDGE]).trajectory.value == pytest.approx(0.8)
     assert fuse([business]).business == (business,)
+    (override,) = fuse([business, JUDGE, EXPLICIT]).overrides
+    assert override.replaced == (JUDGE,)  # and nobody's word replaces them
 
 
 SOME = st.lists(
