@@ -17,6 +17,7 @@ from trl.data_utils import prepare_multimodal_messages
 
 from certloop.train.checkpoints import SafeCheckpoints
 from certloop.train.config import ContextDistillStage, RunConfig
+from certloop.train.launch import spread_teacher
 from certloop.train.rows import Row, to_dataset
 from certloop.train.trainer_args import common_args
 
@@ -41,7 +42,7 @@ def context_distill_trainer(
         max_completion_length=stage.max_completion_length,
         use_vllm=stage.vllm,
     )
-    return ContextTrainer(
+    trainer = ContextTrainer(
         model=model,
         teacher_model=teacher,
         args=args,
@@ -49,6 +50,8 @@ def context_distill_trainer(
         processing_class=processor,
         callbacks=list(callbacks),
     )
+    spread_teacher(trainer)
+    return trainer
 
 
 class ContextTrainer(SafeCheckpoints, DistillationTrainer):  # type: ignore[misc]

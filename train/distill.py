@@ -18,6 +18,7 @@ from trl.trainer.utils import pad
 
 from certloop.train.checkpoints import SafeCheckpoints
 from certloop.train.config import DistillStage, RunConfig
+from certloop.train.launch import spread_teacher
 from certloop.train.rows import Row, to_dataset
 from certloop.train.trainer_args import common_args
 
@@ -59,6 +60,7 @@ def distill_trainer(
         # as DistillationTrainer does: a sampled image token would stand for an image that is not there
         trainer.generation_config.suppress_tokens = [model.config.image_token_id]
     trainer.ce_weight = stage.ce_weight
+    spread_teacher(trainer)
     return trainer
 
 

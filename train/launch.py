@@ -9,11 +9,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from certloop.train.config import RunConfig, load_config
 from certloop.train.errors import BackendError
 
 ACCELERATE = "accelerate.yaml"
+LAYERS = ("Qwen3VLTextDecoderLayer", "Qwen3VLVisionBlock")
+"""What is gathered at a time where weights are sharded."""
 
 
 def accelerate_yaml(config: RunConfig) -> str:
@@ -38,7 +41,7 @@ def accelerate_yaml(config: RunConfig) -> str:
             "fsdp_config:",
             "  fsdp_version: 2",
             "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP",
-            "  fsdp_transformer_layer_cls_to_wrap: Qwen3VLTextDecoderLayer,Qwen3VLVisionBlock",
+            f"  fsdp_transformer_layer_cls_to_wrap: {','.join(LAYERS)}",
             "  fsdp_reshard_after_forward: true",
             "  fsdp_state_dict_type: FULL_STATE_DICT",
             "  fsdp_activation_checkpointing: false",
@@ -59,6 +62,21 @@ def launch_stage(config: RunConfig, number: int, out: Path, start: Path | None) 
     done = subprocess.run(command(number, out, start), check=False)  # noqa: S603 - our own module
     if done.returncode != 0:
         raise BackendError(f"stage {number} ended with exit code {done.returncode}; see the messages above")
+
+
+def spread_teacher(trainer: Any) -> None:
+    """Shard a trainer's frozen teacher as its student is: the trainers leave it whole, and a 32B does not fit beside the rest.
+
+    The tables of the vocabulary stay whole after the first forward: the loss reads the head's weight outside of one.
+    """
+    if not trainer.is_fsdp_enabled:
+        return
+    from torch.distributed.fsdp import fully_shard
+
+    for module in trainer.teacher_model.modules():
+        if type(module).__name__ in LAYERS:
+            fully_shard(module)
+    fully_shard(trainer.teacher_model, reshard_after_forward=False)
 
 
 def main(arguments: list[str]) -> None:

@@ -132,7 +132,8 @@ def stage_memory(
     }
     if teacher is not None and stage.kind in ("distill", "context-distill"):
         assert config.teacher is not None
-        parts["teacher"] = teacher.parameters * BYTES[config.teacher.dtype] / share
+        whole = teacher.vocab * teacher.hidden * (1 if teacher.tied else 2)  # the loss reads the vocabulary's tables as they are
+        parts["teacher"] = ((teacher.parameters - whole) / share + whole) * BYTES[config.teacher.dtype]
         parts["head"] *= 2
     if not isinstance(stage, SftStage):
         length = page + shape.prompt_tokens + _answer(stage, shape)

@@ -209,7 +209,8 @@ def build_trainer(config: RunConfig, stage: Stage, folder: Path, start: Path | N
     models.check_vocabulary(processor, teacher_processor)
     teacher = models.load_base(config.teacher, frozen=True)
     models.check_vocabulary(processor, teacher_processor, (_head_rows(student), _head_rows(teacher)))
-    if config.hardware.device == "cuda":
+    sharded = config.hardware.count > 1 and config.hardware.sharding == "fsdp"  # then each device takes its share of it
+    if config.hardware.device == "cuda" and not sharded:
         teacher = teacher.to(f"cuda:{os.environ.get('LOCAL_RANK', '0')}")  # of several processes each has its own device
     if stage.kind == "distill":
         from certloop.train.distill import distill_trainer
