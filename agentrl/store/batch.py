@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, insert, select
 
 from certloop.agentrl.signals import schema as signal_schema
-from certloop.agentrl.signals.schema import Signal
+from certloop.agentrl.signals.schema import Reason, Signal, Source
 from certloop.agentrl.store.blobs import SHA256, BlobStore
 from certloop.agentrl.store.errors import BlobMissingError, ErasedError, EventError, NotFoundError
 from certloop.agentrl.store.events import Kind, NewEvent, instant, new_id, now
@@ -21,6 +21,8 @@ from certloop.agentrl.store.schema import erased, events, links
 from certloop.agentrl.trajectory import Consent, Trajectory, codec, validate
 
 BLOB, SUBJECT = "blob", "subject"
+MIN_SUBJECT, MAX_SUBJECT = 2, 100
+"""Characters of a corrected value that may name somebody: not a choice of one character, not a text."""
 _CHUNK = 400
 
 
@@ -38,6 +40,7 @@ class Batch:
         self._own_documents: set[str] = set()
         self._document_of: dict[str, str] = {}
         self._wanted: list[int] = []
+        self._corrected: list[tuple[str, str]] = []
 
     def add_document(
         self,
@@ -105,8 +108,12 @@ class Batch:
         return trajectory.traj_id
 
     def add_signal(self, signal: Signal) -> str:
-        """Add feedback on a trajectory of this tenant; returns its ``signal_id``. The same signal twice is one signal."""
+        """Add feedback on a trajectory of this tenant; returns its ``signal_id``. The same signal twice is one signal. What an
+        auditor wrote in place of a misread value is a subject of the document from then on."""
         signal_schema.validate(signal)
+        new = signal.evidence.get("new") if signal.source is Source.AUDITOR and signal.reason == Reason.EDIT else None
+        if isinstance(new, str) and MIN_SUBJECT <= len(new.strip()) <= MAX_SUBJECT:
+            self._corrected.append((signal.traj_id, new))
         self._wanted.append(len(self._events))
         self._events.append(
             NewEvent(signal.signal_id, Kind.SIGNAL, signal_schema.to_json(signal), instant(signal.at), None, signal.traj_id)
@@ -181,6 +188,8 @@ class Batch:
             elif event.event_id not in seen:
                 seen.add(event.event_id)
                 out.append(replace(event, document_id=documents[event.traj_id]))
+        for traj_id, value in self._corrected:
+            self._link_subjects(documents[traj_id], [value])
         return out
 
     def _check_documents(self, connection: Connection, document_ids: set[str]) -> None:

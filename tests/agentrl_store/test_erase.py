@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from certloop.agentrl.signals.schema import Signal
+from certloop.agentrl.signals.schema import Reason, Scope, Signal
 from certloop.agentrl.store import (
     ErasedError,
     EventError,
@@ -85,6 +85,26 @@ def test_a_trajectory_added_to_a_stored_document_brings_its_own_subjects(store: 
         with pytest.raises(ErasedError):
             acme.trajectory(traj_id)
     assert find_documents(acme, subject="一号样本") == ()
+    assert verify(store).clean
+
+
+def test_a_corrected_name_finds_its_document(store: Store, make_trajectory: Make, make_signal: Callable[..., Signal]) -> None:
+    """Somebody whose name was misread asks by the name that they have."""
+    acme = store.for_tenant("acme")
+    document = put(acme, make_trajectory("t-1"), "欧日样本")
+    edit: dict[str, Any] = {"scope": Scope.FIELD, "field": "owner", "value": -1.0, "reason": Reason.EDIT}
+    signal = make_signal("t-1", evidence={"old": "欧日样本", "new": NAME}, **edit)
+    for _ in range(2):
+        add_signals(acme, [signal], "auditor-7")
+    add_signals(acme, [make_signal("t-1", evidence={"old": "男", "new": None}, **edit | {"field": "part"})], "auditor-7")
+    with acme.batch("engine") as batch:  # decided in the transaction that stores the reading, too
+        batch.add_trajectory(make_trajectory("t-2"))
+        batch.add_signal(make_signal("t-2", evidence={"old": None, "new": "三号样本"}, **edit))
+    assert find_documents(acme, subject="三号样本") == (acme.trajectory("t-2").document_id,)
+    assert find_documents(acme, subject="欧日样本") == find_documents(acme, subject=NAME) == (document,)
+    erase(acme, find_documents(acme, subject=NAME), actor="desk", reason="request")
+    with pytest.raises(ErasedError):
+        acme.trajectory("t-1")
     assert verify(store).clean
 
 
