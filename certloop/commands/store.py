@@ -1,4 +1,4 @@
-"""``certloop store``: is it whole, back it up, bring it back, erase a person from it."""
+"""``certloop store``: is it whole, back it up, bring it back, what may be used, erase a person from it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from certloop.settings import Settings
 
 app = typer.Typer(
-    help="Check, back up, restore and erase in the store of trajectories.",
+    help="Check, back up and restore the store of trajectories; consent, sharing and erasure of what it holds.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -32,6 +32,14 @@ class Kind(StrEnum):
 
     SQLITE = "sqlite"
     PORTABLE = "portable"
+
+
+class Use(StrEnum):
+    """As ``agentrl.trajectory.Consent``."""
+
+    NONE = "none"
+    TENANT = "tenant"
+    SHARED = "shared"
 
 
 def open_store(url: str | None) -> Store:
@@ -222,6 +230,38 @@ def sweep(
         handles = [open_tenant(store, one) for one in (store.tenants() if tenant is None else (tenant,))]
         count = sum(stores.remove_orphans(one, older_than_s=older_than_hours * 3600, actor=actor()) for one in handles)
     typer.echo(f"{count} images removed")
+
+
+@app.command("consent")
+def consent(
+    use: Annotated[Use, typer.Argument(metavar="none|tenant|shared", help="What they may be used for in training from now on.")],
+    tenant: TenantOption = "default",
+    url: StoreOption = None,
+    subject: Annotated[str | None, typer.Option(metavar="TEXT", help="A name or number; - reads it from standard input.")] = None,
+    document: Annotated[str | None, typer.Option(metavar="ID", help="One document.")] = None,
+    trajectory: Annotated[str | None, typer.Option(metavar="ID", help="The document of one trajectory.")] = None,
+    purpose: Annotated[str, typer.Option(metavar="WORDS", help="What it was given for, or why it was withdrawn.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Give or withdraw consent to documents that are recorded already. What was said before stays on record.
+
+    Snapshots over a document whose consent was withdrawn are refused from then on; documents that share a page go together.
+    """
+    from certloop.agentrl import store as stores
+    from certloop.agentrl.trajectory import Consent
+    from certloop.errors import UsageError
+
+    if sum(wish is not None for wish in (subject, document, trajectory)) != 1:
+        raise UsageError("say exactly one of --subject, --document and --trajectory")
+    text = sys.stdin.readline().strip() if subject == "-" else subject
+    with open_store(url) as store:
+        handle = open_tenant(store, tenant)
+        found = stores.find_documents(handle, subject=text, document_id=document, traj_id=trajectory)
+        with handle.batch(actor()) as batch:
+            for document_id in found:
+                batch.set_consent(document_id, Consent(use.value), purpose)
+    said = {"documents": list(found), "consent": use.value, "purpose": purpose}
+    typer.echo(json.dumps(said, ensure_ascii=False) if as_json else f"{len(found)} documents: {use.value}")
 
 
 @app.command("erase")

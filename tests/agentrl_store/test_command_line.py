@@ -183,6 +183,27 @@ def test_backup_erase_restore(shell: Shell) -> None:
     assert shell.error("store", "restore", backup, "--store", fresh) == "backup_invalid"
 
 
+def test_consent_is_given_and_withdrawn_later(shell: Shell) -> None:
+    def rows() -> int:
+        return int(json.loads(shell.out("trajectories", "snapshot", str(shell.folder / "sets"), "--json"))["rows"])
+
+    assert rows() == 1
+    assert shell.out("store", "consent", "tenant", "--trajectory", "t-2", "--purpose", "试用") == "1 documents: tenant\n"
+    assert rows() == 2
+    assert len(shell.out("trajectories", "list", "--purpose", "试用").splitlines()) == 1
+    said = json.loads(
+        shell.out("store", "consent", "none", "--subject", "-", "--purpose", "asked by mail", "--json", stdin="张样本\n")
+    )
+    assert (len(said["documents"]), said["consent"]) == (1, "none")
+    assert rows() == 1
+    assert "0 documents" in shell.out("store", "consent", "none", "--subject", "nobody")
+    assert shell.error("store", "consent", "none") == "usage"
+    assert shell.error("store", "consent", "none", "--document", "x") == "not_found"
+    shell.out("store", "erase", "--trajectory", "t-1", "--yes")
+    assert shell.error("store", "consent", "tenant", "--trajectory", "t-1") == "erased"
+    assert shell("store", "consent", "all", "--trajectory", "t-2").exit_code == 2
+
+
 def test_a_sealed_store_needs_its_key_file(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     key = shell.folder / "key"
     key.write_bytes(base64.b64encode(b"k" * 32))
