@@ -24,6 +24,7 @@ _START = re.compile(r'\{\s*["}]')
 _SPACE = re.compile(r"\s*")
 _FENCE = re.compile(r"```\w*\s*\Z")
 _LITERAL = re.compile(r"null|true|false|-?Infinity|NaN|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_WORDS = ("null", "true", "false", "NaN", "Infinity", "-Infinity")
 _CONTROL = re.compile(r"[\x00-\x1f]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _NESTED = json.JSONDecoder(strict=False)
@@ -295,7 +296,7 @@ def _value(text: str, at: int, found: _Object) -> tuple[Any, int]:
         return _Written(text[at:end]), end
     literal = _LITERAL.match(text, at)
     if literal is None:
-        raise _Stop(at if at < len(text) and not "null".startswith(text[at:]) else len(text))
+        raise _Stop(len(text) if any(word.startswith(text[at : at + 10]) for word in _WORDS) else at)
     written = literal.group()
     if written == "null":
         return None, literal.end()

@@ -16,6 +16,8 @@ def model_folder(source: str) -> str:
 def why_not(source: str, error: Exception) -> str:
     """Why loading from ``source`` ended with ``error``: nothing is there, or what is there is not what it should be."""
     path = Path(source)
+    if path.is_dir() and (path / "adapter_config.json").is_file() and not (path / "config.json").is_file():
+        return "the folder holds an adapter, not a model; give the folder of its base model"
     if path.is_dir():
         missing = [
             name for name in ("config.json", "tokenizer_config.json", "processor_config.json") if not (path / name).is_file()

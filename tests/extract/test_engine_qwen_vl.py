@@ -172,6 +172,7 @@ def test_models_that_are_not_there_or_not_safe_are_refused(base: Path, tmp_path:
         ("Nobody/Nothing-4B", "no such folder, and no model of that name was found in the local cache or on the hub$"),
         (str(base / "config.json"), "it is a file, not a folder$"),
         (str(empty), "the folder lacks config.json$"),
+        (str(tiny_adapter(base, tmp_path / "adapter")), "the folder holds an adapter, not a model; give the folder of its base"),
     ]:
         with pytest.raises(ModelUnavailableError, match=reason):
             QwenVlModel(ModelConfig(model=where))

@@ -150,6 +150,15 @@ def test_the_budget_ends_a_run(pages: list[LabelledPage], tmp_path: Path) -> Non
     assert len(server.requests) <= 3
 
 
+def test_answers_under_way_when_the_budget_ends_are_paid_for_and_kept(pages: list[LabelledPage], tmp_path: Path) -> None:
+    page_of = by_page(pages)
+    with ChatServer(lambda b: Reply(scripted_answer(page_of(b), "discovery"), usage=(0, 10), hang_s=0.3)) as server:
+        config = asked(server, concurrency=3, price_completion=100_000, budget=1.0)
+        with pytest.raises(TeacherError, match=r"budget of 1 is spent \(3 of 6 pages kept, cost 3.00\)"):
+            annotate(config, pages, tmp_path)
+        assert len(read_annotations(tmp_path / JOURNAL)) == len(server.requests) < len(pages)
+
+
 def test_a_folder_belongs_to_one_teacher_and_one_way_of_asking(pages: list[LabelledPage], tmp_path: Path) -> None:
     annotate(CONFIG, pages[:1], tmp_path, teacher=ScriptedTeacher())
     for other in (replace(CONFIG, model="another"), replace(CONFIG, min_quoted=0.9), replace(CONFIG, view=View())):

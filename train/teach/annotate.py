@@ -39,8 +39,8 @@ class TeachConfig:
 
     ``model`` is the server's name of it, ``url`` its address up to ``/v1``, ``key_file`` its key. ``concurrency`` pages are
     asked at a time, each at most ``attempts`` times. ``min_quoted`` is the share of short values that the reasoning must
-    name. ``give_up`` failures in a row end the run (what is done is kept). Prices are for a million tokens; a run stops
-    before it costs more than ``budget`` (0: no bound).
+    name. ``give_up`` failures in a row end the run (what is done is kept). Prices are for a million tokens; once a run has
+    cost ``budget`` (0: no bound) no further page is asked, and those under way still come in and count.
     """
 
     model: str
@@ -141,6 +141,9 @@ def annotate(
             if progress is not None:
                 progress(tally.kept + tally.dropped + tally.failed, len(pages))
             run.bounds_kept(annotation)
+    if run.spent:
+        so_far = f"{tally.kept} of {tally.pages} pages kept, cost {tally.cost:.2f}"
+        raise TeacherError(f"the budget of {config.budget:g} is spent ({so_far}); a larger one goes on from here")
     return tally
 
 
@@ -160,6 +163,7 @@ class _Run:
     def __init__(self, config: TeachConfig, teacher: Teacher, tally: Tally) -> None:
         self._config, self._teacher, self._tally = config, teacher, tally
         self._failures = 0
+        self.spent = False
 
     def over(self, todo: Sequence[tuple[LabelledPage, str]]) -> Iterator[Annotation]:
         """Annotations as they come, ``concurrency`` pages at a time. Pictures are decoded here, one after the other."""
@@ -173,6 +177,8 @@ class _Run:
                 while len(waiting) >= self._config.concurrency:
                     ready, waiting = wait(waiting, return_when=FIRST_COMPLETED)
                     yield from (future.result() for future in ready)
+                if self.spent:
+                    break
                 try:
                     url = data_url(page.view(decoder, self._config.view))
                 except (IngestError, ViewError) as error:
@@ -187,14 +193,13 @@ class _Run:
             decoder.close()
 
     def bounds_kept(self, annotation: Annotation) -> None:
-        """Raises TeacherError after too many failures in a row, or when the next page could cost more than the budget."""
+        """Raises TeacherError after too many failures in a row; notes when the budget is spent."""
         if annotation.attempts:  # else its picture was at fault
             self._failures = self._failures + 1 if annotation.status == FAILED else 0
         if self._failures >= self._config.give_up:
             why = annotation.reasons[-1] if annotation.reasons else "model_error"
             raise TeacherError(f"the teacher failed {self._failures} times in a row ({why}); run again when it is back")
-        if 0 < self._config.budget <= self._tally.cost:
-            raise TeacherError(f"the budget of {self._config.budget:g} is spent; a larger one goes on from here")
+        self.spent = 0 < self._config.budget <= self._tally.cost
 
     def _annotate(self, page: LabelledPage, mode: str, url: str) -> Annotation:
         config = self._config
