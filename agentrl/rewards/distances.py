@@ -29,6 +29,8 @@ UNLIKE = 0.85
 """Where so large a share of a text may have to be written anew, no narrow band is tried."""
 CELLS = 1 << 17
 """Most cells of one anti-diagonal over all pairs of a chunk: what stays in the cache."""
+CHARS = 1 << 22
+"""Most characters a side that are laid out at once."""
 
 Text = tuple[str, str]
 
@@ -43,7 +45,7 @@ def folded_similarities(pairs: Collection[Text]) -> dict[Text, float]:
     first, second = _lengths([a for a, _ in unique]), _lengths([b for _, b in unique])
     longest = np.maximum(first, second)
     out = np.empty(len(unique), np.float64)
-    for some in _alike(longest):
+    for some in _pieces(longest):
         part = [unique[i] for i in some]
         if len(part) < FEW or longest[some[-1]] > LONGEST or not np.minimum(first[some], second[some]).all():
             out[some] = [folded_similarity(*pair) for pair in part]
@@ -93,6 +95,15 @@ def _alike(longest: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
     order = np.argsort(longest, kind="stable")
     sizes = np.floor(np.log2(np.maximum(longest[order], 4)) * 2)  # a length and 1.4 times of it are about the same
     yield from np.split(order, np.flatnonzero(np.diff(sizes)) + 1)
+
+
+def _pieces(longest: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    """The same, no group holding more than ``CHARS`` characters a side: an answer may claim thousands of values."""
+    import numpy as np
+
+    for some in _alike(longest):
+        if len(some):
+            yield from np.array_split(some, -(-len(some) * int(longest[some[-1]]) // CHARS) or 1)
 
 
 def _codes(texts: Sequence[str], width: int) -> Codes:

@@ -80,8 +80,10 @@ def ppo_token_loss(ratio: float, advantage: float, config: NextMessageConfig | N
 def judged_mask(mask_T: Sequence[int], segments: Sequence[Segment], judged_turns: Collection[int]) -> tuple[int, ...]:
     """Return the mask without the assistant's turns that no next state answered, unless the only turn is such a one.
 
-    ``judged_turns`` number the assistant's turns from 0.
+    ``judged_turns`` number the assistant's turns from 0. Raises SignalError for a mask of another length than the segments.
     """
+    if len(mask_T) != (segments[-1].end if segments else 0):
+        raise SignalError(f"a mask of {len(mask_T)} for segments of {segments[-1].end if segments else 0} tokens")
     turns = [segment for segment in segments if segment.role is Role.ASSISTANT]
     if len(turns) == 1:
         return tuple(mask_T)

@@ -24,6 +24,8 @@ from certloop.agentrl.trajectory import ToolResult, Trajectory, field_token_span
 REPHRASE_SIMILARITY = 0.6
 """From this similarity on, a message repeats the request before it."""
 MIN_ADVICE_CHARS = 4
+_WONDERS = re.compile(r"对不对|是不是|是否|有没有|(错|对|问题|正确|准确|完整|一致|清楚)了?[吗么吧]")
+_COMPLAINS = re.compile(r"不对[，,。！]|错了[，,。！]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,7 @@ def next_message_signals(
 
 def _asks(text: str) -> bool:
     """Whether the message wonders ("对不对？") rather than complains."""
-    return bool(re.search(r"对不对|是不是|(错|对)(了)?吗", text)) and not re.search(r"不对[，,。！]|错了[，,。！]", text)
+    return bool(_WONDERS.search(text)) and not _COMPLAINS.search(text)
 
 
 def _advice(text: str) -> str | None:

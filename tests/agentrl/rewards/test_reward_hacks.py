@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -145,3 +146,18 @@ def test_a_hundred_thousand_invented_neighbours_do_not_stall_the_best_assignment
     got = f1_power_reward(truth, dict.fromkeys(keys, "9"), method="hungarian")
     assert got.reward == pytest.approx(0.05)
     assert len(got.matching.pairs) == 3  # type: ignore[union-attr]
+
+
+def test_a_batch_of_answers_that_claim_thousands_of_values_stays_small() -> None:
+    truth = {"成立日期": "甲乙丙丁戊" * 180}
+    answers = [
+        {chr(0x4E00 + i // 200) + chr(0x5E00 + i % 200) + "日期": f"{n}:{i}" for i in range(1500)} for n in range(40)
+    ]  # all values differ, and each may be compared with the printed one
+    tracemalloc.start()
+    try:
+        rewards = f1_power_rewards([truth] * len(answers), answers)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert {reward.reward for reward in rewards} == {0.05}
+    assert peak_bytes < 150 << 20

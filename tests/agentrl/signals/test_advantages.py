@@ -80,6 +80,9 @@ def test_a_last_turn_that_nobody_answered_is_not_trained_unless_it_is_the_only_o
     assert judged_mask([0, 1, 1, 0, 1, 1], two, {0}) == (0, 1, 1, 0, 0, 0)
     assert judged_mask([0, 1, 1, 0, 1, 1], two, {0, 1}) == (0, 1, 1, 0, 1, 1)
     assert judged_mask([0, 1, 1], two[:2], set()) == (0, 1, 1)
+    for mask, segments in (([0, 1, 1, 0, 1], two), ([0] * 7, two), ([1], [])):
+        with pytest.raises(CertloopError):
+            judged_mask(mask, segments, {0})
 
 
 def test_reverse_kl_over_the_top_tokens_and_a_bin_for_the_rest() -> None:

@@ -44,6 +44,18 @@ ORIGIN = Origin("t", "user", "2026-01-02T03:04:05+00:00")
         ("You should check the QR code first", -1), ("please fix the address", -1), ("the name is missing", -1),
         ("nothing wrong, great", 1),
         ("What is the address?", 0), ("here is another one", 0), ("I know the answer now", 0),
+        # A denied praise is no praise, and a denied complaint no complaint.
+        ("不正确", -1), ("并不正确", -1), ("不满意", -1), ("不太准确", -1), ("isn't correct", -1), ("That wasn't right", -1),
+        ("not accurate", -1), ("没有错误", 1), ("完全没有错误，谢谢", 1), ("没有读错，很好", 1), ("没有漏，可以了", 1),
+        ("没有问题吧？", 0), ("请问是否正确", 0), ("有问题再联系，谢谢", 1), ("有问题吗？", 0), ("识别成功，谢谢", 1),
+        # How people complain of a reading.
+        ("地址不完整", -1), ("日期不一致", -1), ("名称跟原件不符", -1), ("与原件有出入", -1), ("名称少一个字", -1),
+        ("号码差一位", -1), ("这里有问题", -1), ("没有读出经营范围", -1), ("第二行没读", -1), ("你看错行了", -1),
+        ("把O看成0了", -1), ("日期反了", -1), ("这个不是法人", -1), ("请再核对", -1), ("there is a typo in the name", -1),
+        ("the address is incomplete", -1), ("mismatch", -1),
+        # How people are content in one word.
+        ("好", 1), ("OK", 1), ("可以。", 1), ("对的！", 1), ("非常准确", 1), ("yes", 1), ("That's right.", 1),
+        ("好，请读下一份", 0),
     ],
 )  # fmt: skip
 def test_what_a_message_says(message: str, value: int) -> None:
