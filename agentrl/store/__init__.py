@@ -24,6 +24,7 @@ from certloop.agentrl.store.erase import (
     finish_erasures,
     remove_orphans,
     replay_journal,
+    unfinished,
 )
 from certloop.agentrl.store.errors import (
     BackupError,
@@ -77,5 +78,5 @@ __all__ = [
     "add_signals", "apply_retention", "backup", "create_snapshot", "erase", "expired_documents", "find_documents",
     "finish_erasures", "load_snapshot", "open_blobs", "own_redactor", "read_key", "record_result", "redact_json",
     "redact_signal", "redact_trajectory", "remove_orphans", "replay_journal", "restore", "set_consent", "share_trajectory",
-    "verify",
+    "unfinished", "verify",
 ]  # fmt: skip

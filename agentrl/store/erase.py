@@ -22,7 +22,7 @@ from certloop.agentrl.store.engine import cipher_of, guarded, reading, writing
 from certloop.agentrl.store.errors import EventError, NotFoundError
 from certloop.agentrl.store.events import Kind, NewEvent, canonical, new_id, now, unseal_text
 from certloop.agentrl.store.log import add_audit, append
-from certloop.agentrl.store.schema import erased, events, links
+from certloop.agentrl.store.schema import audit, erased, events, links
 from certloop.agentrl.store.tenant import TenantStore
 
 JOURNAL = "erasure-journal"
@@ -97,12 +97,14 @@ def erase(store: TenantStore, document_ids: Iterable[str], *, actor: str, reason
     return _finish(store, erasure_id, tombstone, actor)
 
 
-def finish_erasures(store: TenantStore, actor: str) -> tuple[str, ...]:
-    """Do what a crash kept an earlier erasure from doing; returns the erasures that were finished."""
+def finish_erasures(store: TenantStore, actor: str, *, older_than_s: float = 0.0) -> tuple[str, ...]:
+    """Do what a crash kept an earlier erasure from doing; returns the erasures that were finished. One begun less than
+    ``older_than_s`` ago may still be under way."""
     open_ids = unfinished(store)
+    begun = (datetime.now(UTC) - timedelta(seconds=older_than_s)).isoformat(timespec="microseconds")
     done = []
-    for event in list(store.events(Kind.ERASURE)):
-        if event.event_id in open_ids and event.payload is not None:
+    for event in list(store.events(Kind.ERASURE)) if open_ids else []:
+        if event.event_id in open_ids and event.payload is not None and event.created_at <= begun:
             _finish(store, event.event_id, event.payload, actor)
             done.append(event.event_id)
     return tuple(done)
@@ -110,8 +112,13 @@ def finish_erasures(store: TenantStore, actor: str) -> tuple[str, ...]:
 
 def unfinished(store: TenantStore) -> frozenset[str]:
     """Erasures whose files may still be there."""
-    finished = {row.details["erasure"] for row in store.audit_rows() if row.action == FINISHED}
-    return frozenset(event.event_id for event in store.events(Kind.ERASURE)) - finished
+    with reading(store.engine, store.tenant) as connection:
+        query = select(events.c.event_id).where(events.c.tenant == store.tenant, events.c.kind == str(Kind.ERASURE))
+        begun = frozenset(connection.execute(query).scalars())
+        if not begun:
+            return begun
+        query = select(audit.c.details).where(audit.c.tenant == store.tenant, audit.c.action == FINISHED)
+        return begun - {json.loads(details)["erasure"] for details in connection.execute(query).scalars()}
 
 
 def expired_documents(store: TenantStore, *, keep_days: float, today: datetime | None = None) -> tuple[str, ...]:

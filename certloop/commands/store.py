@@ -302,7 +302,10 @@ def erase(
             text = sys.stdin.readline().strip() if subject == "-" else subject
             found = stores.find_documents(handle, subject=text, document_id=document, traj_id=trajectory, mentions=mentions)
         done = stores.erase(handle, found, actor=actor(), reason=reason) if yes and found else None
+        cut_short = len(stores.unfinished(handle))
     _show(found, done, as_json)
+    if cut_short:
+        typer.echo(f"{cut_short} erasures were cut short: finish them with `certloop store erase --resume`", err=True)
 
 
 def _show(found: tuple[str, ...], done: Erasure | None, as_json: bool) -> None:

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from certloop import CertloopError
 from certloop.agentrl.signals.emit import Origin, review_signals
-from certloop.agentrl.store import EventError, Store, add_signals, expired_documents, read_key
+from certloop.agentrl.store import EventError, LocalBlobs, Store, add_signals, expired_documents, read_key
 from certloop.agentrl.trajectory import Consent, Role, Segment, Trajectory
 from certloop.cli import app
 
@@ -202,6 +202,23 @@ def test_consent_is_given_and_withdrawn_later(shell: Shell) -> None:
     shell.out("store", "erase", "--trajectory", "t-1", "--yes")
     assert shell.error("store", "consent", "tenant", "--trajectory", "t-1") == "erased"
     assert shell("store", "consent", "all", "--trajectory", "t-2").exit_code == 2
+
+
+def test_an_erasure_cut_short_is_said_until_it_is_finished(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asked again, the subject is found no more: its events are empty, its image may still be there."""
+
+    def die(*_: object) -> None:
+        raise OSError("the process died")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalBlobs, "delete", die)
+        assert shell("store", "erase", "--subject", "张样本", "--yes").exit_code != 0
+    again = shell("store", "erase", "--subject", "张样本", "--yes")
+    assert "0 documents found" in again.stdout
+    assert "1 erasures were cut short" in again.stderr
+    assert "1 erasures finished" in shell.out("store", "erase", "--resume")
+    assert shell("store", "erase", "--subject", "张样本").stderr == ""
+    assert "as written" in shell.out("store", "verify")
 
 
 def test_a_sealed_store_needs_its_key_file(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

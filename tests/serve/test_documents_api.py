@@ -17,6 +17,7 @@ from certloop.serve.db.access import reading
 from certloop.serve.db.schema import certificates, uploads
 from certloop.serve.jobs.dbos_jobs import system_schema
 from certloop.serve.people import tenants
+from certloop.serve.work.erasing import delete_document
 
 PNG = b"\x89PNG\r\n\x1a\n not a page, nobody looks"
 
@@ -269,6 +270,31 @@ def test_documents_older_than_the_tenant_wants_are_erased(callers: Callers, hand
     Chores(callers.service).keep_retention()
     Chores(callers.service).empty_erased()
     assert callers.as_("operator").get(location).status_code == 404
+
+
+def test_a_deletion_that_a_crash_cut_short_is_finished(callers: Callers, hands: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from certloop.serve.work import chores
+
+    service = callers.service
+    location = post(callers.as_("operator"), PNG).headers["location"]
+    blobs = list(service.store.blobs.list(ACME))
+    assert blobs
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(service.store.blobs), "delete", die)
+        with pytest.raises(KeyboardInterrupt):
+            delete_document(service, admin_of(ACME), location.rpartition("/")[2])
+    assert list(service.store.blobs.list(ACME)) == blobs
+    house = chores.Chores(service)
+    house.finish_erasures()
+    assert list(service.store.blobs.list(ACME)) == blobs  # it may still be under way
+    monkeypatch.setattr(chores, "ERASURE_S", 0.0)
+    hands.move(minutes=11)
+    house.finish_erasures()
+    assert list(service.store.blobs.list(ACME)) == []
 
 
 def test_idempotency_keys_are_forgotten_after_a_week(callers: Callers, hands: Any) -> None:
