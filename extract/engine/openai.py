@@ -52,6 +52,8 @@ class OpenAiModel:
         body = self._body(question)
         constraint = _constraint(self.config.constraint, question.labels)
         optional = {"logprobs": True, "return_token_ids": True, **(constraint if self.config.constraint == "auto" else {})}
+        if self.config.temperature > 0:
+            optional["top_k"] = -1
         fixed = body | (constraint if self.config.constraint != "auto" else {})
         if not self._extras:
             return self._answer(question, self._client.complete(fixed), bound=self.config.constraint in ("grammar", "schema"))
@@ -65,7 +67,10 @@ class OpenAiModel:
         return self._answer(question, found, bound=self.config.constraint in ("grammar", "schema"))
 
     def _body(self, question: Question) -> dict[str, Any]:
-        return {
+        """Without ``top_p`` a server takes the one that the model's files recommend, and the log-probabilities that it tells are
+        not those of what it samples from; ``top_k`` likewise, which not every server knows."""
+        whole = {"top_p": 1.0} if self.config.temperature > 0 else {}
+        return whole | {
             "model": question.adapter or self.config.adapter or self.config.model,
             "messages": [chat_message(question.prompt, question.images)],
             "max_tokens": self.config.max_tokens,

@@ -189,3 +189,12 @@ def test_offsets_follow_bytes_and_are_given_up_where_tokens_do_not_fit() -> None
     assert token_offsets(Completion("a名bc", "stop", tokens=tokens)) == ((0, 1), (1, 2), (1, 2), (2, 4), (4, 4))
     assert token_offsets(Completion("a名x", "stop", tokens=tokens)) == ()
     assert token_offsets(Completion("a", "stop")) == ()
+
+
+@pytest.mark.parametrize(("temperature", "sent"), [(1.0, (1.0, -1)), (0.0, (None, None))])
+def test_what_is_sampled_from_is_what_is_recorded_and_not_what_the_model_s_files_recommend(
+    temperature: float, sent: tuple[float | None, int | None]
+) -> None:
+    with ChatServer(always(text=ANSWER)) as server:
+        ask(server, temperature=temperature)
+    assert (server.requests[0].get("top_p"), server.requests[0].get("top_k")) == sent
