@@ -214,7 +214,10 @@ class FsspecBlobs:
 
             self._fs, self._root = fsspec.core.url_to_fs(url)
         except ImportError as error:
-            raise StoreUnavailableError(f"this blob address needs a package: {error.name}; install certloop[scale]") from None
+            if error.name == "fsspec":
+                raise StoreUnavailableError("this blob address needs a package: install certloop[scale]") from None
+            package = error.name or getattr(error.__cause__, "name", None) or str(error)
+            raise StoreUnavailableError(f"this kind of blob address needs a package of its own: {package}") from None
         except ValueError as error:
             raise StoreUrlError(f"unknown kind of blob address: {url.partition('://')[0]} ({type(error).__name__})") from None
         self._url = url

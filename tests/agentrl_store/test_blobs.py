@@ -138,11 +138,12 @@ def test_addresses_that_make_no_sense_are_typed_errors(tmp_path: Path, monkeypat
         open_blobs(str(tmp_path / "file"))
     usual = builtins.__import__
 
-    def without_fsspec(name: str, *rest: Any) -> Any:
-        if name == "fsspec":
-            raise ImportError(name=name)
+    def without(name: str, *rest: Any) -> Any:
+        if name == missing:
+            raise ModuleNotFoundError(name=name)
         return usual(name, *rest)
 
-    monkeypatch.setattr(builtins, "__import__", without_fsspec)
-    with pytest.raises(StoreUnavailableError, match="scale"):
-        open_blobs("memory://x")
+    monkeypatch.setattr(builtins, "__import__", without)
+    for missing, url, said in (("fsspec", "memory://x", "scale"), ("s3fs", "s3://bucket/x", "of its own: s3fs")):  # noqa: B007 - read there
+        with pytest.raises(StoreUnavailableError, match=said):
+            open_blobs(url)
