@@ -12,7 +12,8 @@ TrainError                  train_error            base
 ├── RatioError              ratio_unmoved          the policy does not move inside a generation: GSPO would do nothing
 ├── CheckpointError         checkpoint_failed      a checkpoint that cannot be written or read (a full disk, a killed run)
 ├── BackendError            train_backend_failed   a backend that cannot be reached, refuses a run, or does not know it
-└── TeacherError            teacher_failed         a teacher that is down, slow, or answers what cannot be used
+├── TeacherError            teacher_failed         a teacher that is down, slow, or answers what cannot be used
+└── DeviceMemoryError       device_memory_full     a step that does not fit the device's memory
 """
 
 from __future__ import annotations
@@ -78,3 +79,15 @@ class BackendError(TrainError, RuntimeError):
 
 class TeacherError(TrainError, RuntimeError):
     code = "teacher_failed"
+
+
+class DeviceMemoryError(TrainError, MemoryError):
+    code = "device_memory_full"
+
+
+def error_of(code: str, message: str) -> TrainError:
+    """An error as another process told it. An unknown code gives the base class."""
+    kinds = [TrainError]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    return next((kind for kind in kinds if kind.code == code), TrainError)(message)

@@ -6,15 +6,17 @@ The file stands in the run folder, so that a cluster's scheduler can start the s
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from certloop.train.config import RunConfig, load_config
-from certloop.train.errors import BackendError
+from certloop.train.errors import BackendError, error_of
 
-ACCELERATE = "accelerate.yaml"
+ACCELERATE, FAILED = "accelerate.yaml", "failed.json"
 LAYERS = ("Qwen3VLTextDecoderLayer", "Qwen3VLVisionBlock")
 """What is gathered at a time where weights are sharded."""
 
@@ -57,10 +59,14 @@ def command(number: int, out: Path, start: Path | None) -> list[str]:
 
 
 def launch_stage(config: RunConfig, number: int, out: Path, start: Path | None) -> None:
-    """Raises BackendError when a process of the stage fails; its own words stand on standard error."""
+    """Raises what stopped a process of the stage, or BackendError when none could say; its words stand on standard error."""
     (out / ACCELERATE).write_text(accelerate_yaml(config), encoding="utf-8")
+    (out / FAILED).unlink(missing_ok=True)
     done = subprocess.run(command(number, out, start), check=False)  # noqa: S603 - our own module
     if done.returncode != 0:
+        with suppress(OSError, ValueError, KeyError):
+            told = json.loads((out / FAILED).read_text(encoding="utf-8"))
+            raise error_of(told["code"], told["message"])
         raise BackendError(f"stage {number} ended with exit code {done.returncode}; see the messages above")
 
 
@@ -80,10 +86,15 @@ def spread_teacher(trainer: Any) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    from certloop.train.run import CONFIG, train_stage
+    from certloop.train.run import CONFIG, train_stage, typed, write_json
 
     out, number = Path(arguments[0]), int(arguments[1])
-    train_stage(load_config(out / CONFIG), number, out, Path(arguments[2]) if len(arguments) > 2 else None)
+    try:
+        train_stage(load_config(out / CONFIG), number, out, Path(arguments[2]) if len(arguments) > 2 else None)
+    except Exception as error:
+        if (told := typed(error, out)) is not None:
+            write_json(out / FAILED, told.to_json())
+        raise
 
 
 if __name__ == "__main__":

@@ -10,14 +10,16 @@ from typing import Any
 from certloop.extract.engine.sources import why_not
 from certloop.train import models
 from certloop.train.config import ContextDistillStage, DistillStage, GspoStage, ModelSpec, RunConfig, SftStage, Stage
-from certloop.train.errors import ModelLoadError, TrainDataError
+from certloop.train.errors import ModelLoadError, TrainConfigError, TrainDataError
 from certloop.train.rows import Row
 
 _COLUMN = {"completion": "completion", "ground_truth": "truth", "second_read": "second_read", "teacher_prompt": "teacher_prompt"}
 
 
 def preflight(config: RunConfig, rows: Sequence[Row], stages: Sequence[Stage]) -> None:
-    """Raises TrainDataError for rows that one of ``stages`` cannot use, VocabularyError and ModelLoadError for their teacher."""
+    """Raises TrainConfigError for devices that are not here, TrainDataError for rows that one of ``stages`` cannot use,
+    ModelLoadError and VocabularyError for its models."""
+    check_devices(config)
     for stage in stages:
         check_rows_for(config, stage, rows)
     student = models.load_processor(config.student)
@@ -25,6 +27,18 @@ def preflight(config: RunConfig, rows: Sequence[Row], stages: Sequence[Stage]) -
         assert config.teacher is not None
         teacher = models.load_processor(config.teacher)
         models.check_vocabulary(student, teacher, (_vocabulary(config.student), _vocabulary(config.teacher)))
+
+
+def check_devices(config: RunConfig) -> None:
+    """Raises TrainConfigError when the run wants more GPUs than this machine has."""
+    import torch
+
+    here = torch.cuda.device_count()
+    if config.hardware.device == "cuda" and here < config.hardware.count:
+        raise TrainConfigError(
+            f"the run wants {config.hardware.count} cuda devices, this machine has {here}: choose others (cpu is for "
+            "small models), or let the swift or tinker backend train it"
+        )
 
 
 def needed_column(stage: Stage) -> str:

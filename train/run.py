@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from certloop.train.config import RunConfig, Stage, dump_config, load_config
-from certloop.train.errors import CheckpointError, TrainConfigError, TrainDataError, TrainError
+from certloop.train.errors import CheckpointError, DeviceMemoryError, TrainConfigError, TrainDataError, TrainError
 from certloop.train.rows import Row, data_sha256, read_rows
 
 CONFIG, STATUS, DATA, ENVIRONMENT, STAGE = "run.toml", "status.json", "data.json", "environment.json", "stage.json"
@@ -42,7 +42,7 @@ def run(config: RunConfig, out: Path, say: Say = lambda line: None) -> Path:
     except TrainError:
         raise
     except OSError as error:
-        raise _typed(error, out) from error
+        raise typed(error, out) or error from error
 
 
 def _preflight(config: RunConfig, rows: Sequence[Row], stages: Sequence[Stage]) -> None:
@@ -66,22 +66,36 @@ def _stages(config: RunConfig, out: Path, say: Say) -> Path:
             say(f"{folder.name}: {stage.kind}")
             try:
                 run_stage(config, number, out, start)
-            except (TrainError, OSError) as error:
-                told = error if isinstance(error, TrainError) else _typed(error, out)
+            except Exception as error:
+                told = typed(error, out)
+                if told is None:
+                    raise
                 with suppress(OSError):  # a full disk has no room for this either
                     write_json(out / STATUS, {"state": "failed", "stage": folder.name, "error": told.to_json()})
-                raise
+                if told is error:
+                    raise
+                raise told from error
         start = model
     write_json(out / STATUS, {"state": "done", "model": str(start.relative_to(out)) if start else None})
     assert start is not None
     return start
 
 
-def _typed(error: OSError, out: Path) -> TrainError:
-    """A disk that is full or not ours, or a picture that is damaged behind its header, as the error that it is."""
+def typed(error: Exception, out: Path) -> TrainError | None:
+    """The error that it is: a device that is full, a disk that is full or not ours, a picture that is damaged behind its header.
+
+    None for a bug."""
+    if isinstance(error, TrainError):
+        return error
+    if type(error).__name__ == "OutOfMemoryError":  # torch's
+        return DeviceMemoryError(
+            "a step does not fit the device's memory: lower batch_size or max_pixels (certloop train plan), then resume"
+        )
+    if not isinstance(error, OSError):
+        return None
     if error.errno is None:  # pillow's own
         return TrainDataError(f"a picture of the rows cannot be decoded ({type(error).__name__}); pack the rows again")
-    return CheckpointError(f"{out.name} cannot be used: {error.strerror or type(error).__name__}; then resume")
+    return CheckpointError(f"{out.name} cannot be used ({error.strerror or type(error).__name__}); mend that, then resume")
 
 
 def prepare(config: RunConfig, out: Path) -> tuple[list[Row], dict[str, Any]]:

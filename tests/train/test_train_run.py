@@ -20,6 +20,7 @@ from certloop.train.config import dump_config, load_config
 from certloop.train.errors import (
     AdapterBaseError,
     CheckpointError,
+    DeviceMemoryError,
     LossError,
     ModelLoadError,
     TrainConfigError,
@@ -243,6 +244,31 @@ def test_a_model_that_cannot_be_written_is_told_and_saved_by_the_next_run(
     assert json.loads((tmp_path / "r" / "01-sft" / "stage.json").read_text(encoding="utf-8"))["resumed_from"] == "checkpoint-2"
 
 
+def test_a_step_that_does_not_fit_the_device_is_told(tiny: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    from certloop.train import run as running
+
+    def full(*_: Any) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
+
+    monkeypatch.setattr(running, "train_stage", full)
+    with pytest.raises(DeviceMemoryError, match="lower batch_size or max_pixels"):
+        run(tiny.config({"kind": "sft"}), tmp_path / "r")
+    status = json.loads((tmp_path / "r" / "status.json").read_text(encoding="utf-8"))
+    assert (status["stage"], status["error"]["code"]) == ("01-sft", "device_memory_full")
+
+
+def test_devices_that_are_not_here_are_asked_for_in_vain(tiny: Any, tmp_path: Path) -> None:
+    import torch
+
+    many = torch.cuda.device_count() + 1
+    config = tiny.config({"kind": "sft"}, hardware={"device": "cuda", "count": many})
+    with pytest.raises(TrainConfigError, match=f"wants {many} cuda devices, this machine has {many - 1}"):
+        run(config, tmp_path / "r")
+    assert not (tmp_path / "r").exists()
+
+
 def test_a_picture_that_is_damaged_is_an_error_with_a_name(tiny: Any, tmp_path: Path) -> None:
     from certloop.train.nano_data import nano_rows
 
@@ -324,3 +350,12 @@ def test_two_processes_train_one_stage(tiny: Any, tmp_path: Path) -> None:
     assert (model / "model.safetensors").is_file()
     lines = (tmp_path / "r" / "01-sft" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["step"] for line in lines if "loss" in json.loads(line)] == [1, 2]
+
+
+@pytest.mark.slow
+def test_what_stops_one_of_several_processes_is_told_as_it_is(tiny: Any, tmp_path: Path) -> None:
+    config = tiny.config({"kind": "sft", "batch_size": 2, "learning_rate": 1e30, "steps": 6, "max_grad_norm": 1e30})
+    with pytest.raises(LossError, match="is not finite"):
+        run(config.with_(hardware={"device": "cpu", "count": 2}), tmp_path / "r")
+    status = json.loads((tmp_path / "r" / "status.json").read_text(encoding="utf-8"))
+    assert status["error"]["code"] == "loss_not_finite"
