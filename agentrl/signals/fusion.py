@@ -129,6 +129,12 @@ def fuse(
     )
 
 
+def standing(signals: Iterable[Signal]) -> list[Signal]:
+    """The signals of one trajectory that still stand, by time: neither replaced nor taken back. Raises as fuse does."""
+    ordered = _ordered(signals)
+    return _standing(ordered, _superseded(ordered))
+
+
 def fuse_group(
     groups: Sequence[Sequence[Signal]], *, weights: FusionWeights | None = None, reliability: Reliability = lambda _: 1.0
 ) -> list[Fused]:

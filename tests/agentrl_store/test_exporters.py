@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from certloop.agentrl.signals.emit import Origin, rejection_signal, review_signals
+from certloop.agentrl.signals.emit import Origin, rejection_signal, review_signals, withdrawal_signals
 from certloop.agentrl.store import BlobMissingError, ExportError, TenantStore
 from certloop.agentrl.store.exporters import (
     approved_answer,
@@ -127,6 +128,11 @@ def test_an_approved_answer_has_the_auditors_edits(make_trajectory: Make) -> Non
     assert approved_answer(trajectory, edited) == '{"owner": "张样"}'
     assert approved_answer(trajectory, [*edited, rejection_signal(origin(day=3))]) is None
     assert approved_answer(make_trajectory(final_json="not JSON"), edited) is None
+    refused = replace(rejection_signal(origin(day=3)), supersedes=edited[-1].signal_id)
+    said = [*edited, refused]
+    assert approved_answer(trajectory, said) is None
+    said += withdrawal_signals(origin(day=4), [refused])  # what was taken back has replaced nothing
+    assert approved_answer(trajectory, said) == '{"owner": "张样"}'
 
 
 def test_images_are_written_under_their_hash(acme: TenantStore, make_trajectory: Make, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from certloop.agentrl.signals.fusion import fuse
+from certloop.agentrl.signals.fusion import fuse, standing
 from certloop.agentrl.signals.schema import Reason, Scope, Signal, Source
 from certloop.agentrl.trajectory import Trajectory
 
@@ -18,9 +18,7 @@ def approved_answer(trajectory: Trajectory, signals: Sequence[Signal]) -> str | 
     superseded or withdrawn does not count. Where nothing was answered, what the auditor wrote is all there is; an answer that is
     no JSON object cannot be edited field by field: None.
     """
-    gone = {s.supersedes for s in signals if s.source is Source.AUDITOR and s.supersedes}
-    standing = [s for s in signals if s.source is Source.AUDITOR and s.signal_id not in gone and s.reason != Reason.WITHDRAWN]
-    explicit = sorted(standing, key=lambda s: (s.instant, s.signal_id))
+    explicit = [s for s in standing(signals) if s.source is Source.AUDITOR] if signals else []
     whole = [s for s in explicit if s.scope is Scope.TRAJECTORY and s.reason in (Reason.APPROVAL, Reason.REJECTION)]
     if not whole or whole[-1].reason == Reason.REJECTION:
         return None
