@@ -242,21 +242,23 @@ class FsspecBlobs:
         return _verified(self._cipher, tenant, sha256, data)
 
     def exists(self, tenant: str, sha256: str) -> bool:
-        return bool(self._fs.exists(self._path(tenant, sha256)))
+        return bool(self._guard(sha256, self._fs.exists, self._path(tenant, sha256)))
 
     def delete(self, tenant: str, sha256: str) -> bool:
-        path = self._path(tenant, sha256)
-        if not self._fs.exists(path):
+        if not self.exists(tenant, sha256):
             return False
-        self._guard(sha256, self._fs.rm_file, path)
+        try:
+            self._guard(sha256, self._fs.rm_file, self._path(tenant, sha256))
+        except FileNotFoundError:  # another was faster
+            return False
         return True
 
     def list(self, tenant: str) -> Iterator[str]:
         self._fs.invalidate_cache()
         folder = f"{self._root}/{check_tenant(tenant)}"
-        if not self._fs.exists(folder):
+        if not self._guard("list", self._fs.exists, folder):
             return
-        for path in sorted(self._fs.find(folder)):
+        for path in sorted(self._guard("list", self._fs.find, folder)):
             name = path.rpartition("/")[2]
             if SHA256.fullmatch(name):
                 yield name
@@ -282,7 +284,7 @@ class FsspecBlobs:
             return action(*args, **options)
         except FileNotFoundError:
             raise
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001 - each service's client has errors of its own, with addresses in their texts
             raise StoreUnavailableError(f"blob {sha256}: the blob service failed ({type(error).__name__})") from None
 
 

@@ -147,3 +147,30 @@ def test_addresses_that_make_no_sense_are_typed_errors(tmp_path: Path, monkeypat
     for missing, url, said in (("fsspec", "memory://x", "scale"), ("s3fs", "s3://bucket/x", "of its own: s3fs")):  # noqa: B007 - read there
         with pytest.raises(StoreUnavailableError, match=said):
             open_blobs(url)
+
+
+def test_a_blob_service_that_is_down_is_a_typed_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients raise errors of their own, which are no OSErrors (botocore's EndpointConnectionError, for one)."""
+    from fsspec.implementations.memory import MemoryFileSystem
+
+    class EndpointConnectionError(Exception):
+        pass
+
+    def down(*_: Any, **__: Any) -> Any:
+        raise EndpointConnectionError("http://key:secret@127.0.0.1/bucket")
+
+    blobs = open_blobs(f"memory://{uuid.uuid4().hex}")
+    blobs.put("acme", DATA)
+    for name in ("pipe_file", "cat_file", "exists", "find", "modified", "makedirs", "rm_file"):
+        monkeypatch.setattr(MemoryFileSystem, name, down)
+    for action in (
+        lambda: blobs.put("acme", DATA),
+        lambda: blobs.get("acme", SHA256),
+        lambda: blobs.exists("acme", SHA256),
+        lambda: blobs.delete("acme", SHA256),
+        lambda: list(blobs.list("acme")),
+        lambda: blobs.age_s("acme", SHA256),
+    ):
+        with pytest.raises(StoreUnavailableError, match="EndpointConnectionError") as caught:
+            action()
+        assert "secret" not in caught.value.message
