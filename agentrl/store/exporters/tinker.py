@@ -1,8 +1,12 @@
 """Data of the tinker API: a ``Datum`` as JSON, from the token ids as they were sampled.
 
-Position ``i`` of ``model_input`` predicts token ``i + 1``: input is all tokens but the last, targets all but the first. With
-``tinker`` installed, ``tinker.Datum.model_validate(row)`` (after decoding image data) is the object that ``forward_backward``
-takes. Losses: ``cross_entropy`` reads ``weights``; ``importance_sampling`` and ``ppo`` read ``logprobs`` and ``advantages``.
+Position ``i`` of ``model_input`` predicts token ``i + 1``: input is all tokens but the last, targets all but the first. What
+``forward_backward`` of ``tinker`` 0.38 takes is made of a row as follows::
+
+    inputs = {name: TensorData(**data) for name, data in row["loss_fn_inputs"].items()}
+    datum = Datum(ModelInput.model_validate(row["model_input"]), inputs)
+
+Losses: ``cross_entropy`` reads ``weights``; ``importance_sampling`` and ``ppo`` read ``logprobs`` and ``advantages``.
 """
 
 from __future__ import annotations
