@@ -64,6 +64,31 @@ def test_trl_prompt_and_completion() -> None:
     }
 
 
+@pytest.mark.slow
+def test_trl_itself_takes_the_rows(make_trajectory: Make, tmp_path: Path, root: Path) -> None:
+    """Its own collator, as SFTTrainer calls it: the page becomes pixels, the answer is trained on, a pair's prompt not."""
+    from datasets import load_dataset
+    from PIL import Image
+    from transformers import AutoProcessor
+    from trl.trainer.sft_trainer import DataCollatorForVisionLanguageModeling
+
+    page = str(tmp_path / "page.png")
+    Image.new("RGB", (64, 64), "white").save(page)
+    processor = AutoProcessor.from_pretrained(root / "train" / "nano" / "weights" / "teacher")
+    rows = [trl_messages_row(make_trajectory(), "读", ANSWER, [page]), trl_prompt_completion_row("读", ANSWER, [page])]
+    for number, row in enumerate(rows):
+        (tmp_path / f"{number}.jsonl").write_text(json.dumps(row, ensure_ascii=False) + "\n", encoding="utf-8")
+        data = load_dataset(
+            "json", data_files=str(tmp_path / f"{number}.jsonl"), split="train", cache_dir=str(tmp_path / "cache")
+        )
+        pairs = "prompt" in row
+        batch = DataCollatorForVisionLanguageModeling(processor, max_length=None, completion_only_loss=pairs)([data[0]])
+        trained = batch["labels"][0]
+        assert batch["pixel_values"].shape[0] > 0
+        assert ANSWER in processor.tokenizer.decode(trained[trained != -100])
+        assert bool((trained == -100).any()) == pairs
+
+
 def test_trl_on_policy_rows_need_a_ground_truth() -> None:
     row = trl_prompt_row("读", ANSWER, ["a.png"], doc_type="x")
     assert set(row) == {"prompt", "images", "ground_truth", "doc_type"}
