@@ -64,11 +64,17 @@ class Architecture:
     def parameters(self) -> int:
         return self.text_parameters + self.vision_parameters
 
-    def lora_parameters(self, rank: int) -> int:
-        """Of an adapter over every linear layer of the language model's blocks."""
+    def lora_parameters(self, rank: int, *, vision: bool = False) -> int:
+        """Of an adapter over every linear layer of the language model's blocks; with ``vision`` of the tower's, too."""
         q, kv = self.heads * self.head_dim, self.kv_heads * self.head_dim
         sides = (self.hidden + q) + 2 * (self.hidden + kv) + (q + self.hidden) + 3 * (self.hidden + self.intermediate)
-        return self.layers * rank * sides
+        return self.layers * rank * sides + (rank * self._vision_sides if vision else 0)
+
+    @property
+    def _vision_sides(self) -> int:
+        wide = self.vision_hidden * self.merge**2
+        block = 8 * self.vision_hidden + 2 * self.vision_intermediate
+        return self.vision_depth * block + (1 + self.deepstack) * (3 * wide + self.vision_out)
 
     def page_tokens(self, pixels: float) -> int:
         return max(1, round(pixels / (self.patch * self.merge) ** 2))

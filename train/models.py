@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 ADAPTER = "adapter_config.json"
 LANGUAGE_LINEARS = r".*language_model.*\.(q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|down_proj)"
 ALL_LINEARS = (
-    r".*(language_model.*\.(q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|down_proj)|visual.*\.(qkv|proj|linear_fc1|linear_fc2))"
+    r".*(language_model.*\.(q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|down_proj)|"
+    r"visual\.(?!patch_embed).*\.(qkv|proj|linear_fc1|linear_fc2))"  # the patches' is a convolution
 )
 PROBES = (
     "统一社会信用代码：91350100M000100Y43",

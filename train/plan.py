@@ -148,7 +148,7 @@ def stage_memory(
 def trained_parameters(spec: ModelSpec, arch: Architecture) -> int:
     """How many numbers the optimiser moves."""
     if spec.lora is not None:
-        return arch.lora_parameters(spec.lora.rank)
+        return arch.lora_parameters(spec.lora.rank, vision=spec.lora.targets == "all")
     return arch.text_parameters if spec.freeze_vision else arch.parameters
 
 

@@ -89,7 +89,7 @@ def typed(error: Exception, out: Path) -> TrainError | None:
         return error
     if type(error).__name__ == "OutOfMemoryError":  # torch's
         return DeviceMemoryError(
-            "a step does not fit the device's memory: begin another run with a lower batch_size or max_pixels (certloop train plan)"
+            "a step does not fit the device's memory: begin another run with lower batch_size or max_pixels (certloop train plan)"
         )
     if not isinstance(error, OSError):
         return None

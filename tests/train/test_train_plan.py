@@ -49,6 +49,22 @@ def test_the_adapter_s_targets_are_the_language_model_s_linear_layers() -> None:
     assert not [name for name in trained if "visual" in name or "lm_head" in name]
 
 
+def test_an_adapter_over_all_linear_layers_is_counted_too() -> None:
+    """The vision tower's as well; the convolution that cuts a page into patches is none."""
+    from certloop.train.config import LoraSpec
+    from certloop.train.models import with_lora
+    from certloop.train.plan import trained_parameters
+
+    spec = ModelSpec(path=SMALL, lora=LoraSpec(rank=16, targets="all"))
+    assert spec.lora is not None
+    with torch.device("meta"):
+        model = with_lora(on_meta(SMALL), spec.lora)
+    trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    assert sum(p.numel() for p in trained.values()) == trained_parameters(spec, architecture_of(spec))
+    assert any("visual.blocks" in name for name in trained) and any("merger" in name for name in trained)
+    assert not any("patch_embed" in name for name in trained)
+
+
 @pytest.mark.parametrize("config", [NanoConfig(), NanoConfig.tiny(), NanoConfig(layers=6, intermediate=896)])
 def test_nano_is_counted_exactly_too(config: NanoConfig) -> None:
     model, _ = build_nano(config)
