@@ -271,7 +271,7 @@ def load_config(source: str | Path) -> RunConfig:
     Raises TrainConfigError when there is no such file or name, or it is not well formed.
     """
     path = Path(source)
-    if path.suffix != ".toml" and not path.exists():
+    if path.suffix != ".toml" and not path.is_file():  # a folder of that name may stand here: runs do
         if str(source) not in builtin_configs():
             raise TrainConfigError(f"no run file {str(source)!r}; built in are: {', '.join(builtin_configs())}")
         text = files("certloop.train").joinpath("configs", f"{source}.toml").read_text(encoding="utf-8")

@@ -11,8 +11,8 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from certloop.train.errors import CheckpointError, DeviceMemoryError, TrainConfi
 from certloop.train.rows import Row, data_sha256, read_rows
 
 CONFIG, STATUS, DATA, ENVIRONMENT, STAGE = "run.toml", "status.json", "data.json", "environment.json", "stage.json"
+LOCK = "lock"
 _PACKAGES = ("torch", "transformers", "trl", "peft", "accelerate", "datasets", "tokenizers", "safetensors", "numpy", "certloop")
 Say = Callable[[str], None]
 
@@ -29,8 +30,8 @@ Say = Callable[[str], None]
 def run(config: RunConfig, out: Path, say: Say = lambda line: None) -> Path:
     """Train every stage of ``config`` into the folder ``out`` and return the last model's folder.
 
-    Raises TrainConfigError when ``out`` belongs to another run, TrainDataError when the rows changed under it, and whatever
-    stops a stage; ``status.json`` then says where and why.
+    Raises TrainConfigError when ``out`` belongs to another run or another process trains there, TrainDataError when the rows
+    changed under it, and whatever stops a stage; ``status.json`` then says where and why.
     """
     rows, data = prepare(config, out)
     open_stages = [s for n, s in enumerate(config.stages, 1) if not (stage_folder(out, n, s) / STAGE).exists()]
@@ -38,7 +39,8 @@ def run(config: RunConfig, out: Path, say: Say = lambda line: None) -> Path:
         if open_stages:
             _preflight(config, rows, open_stages)
         claim(config, out, data)
-        return _stages(config, out, say)
+        with alone(out):
+            return _stages(config, out, say)
     except TrainError:
         raise
     except OSError as error:
@@ -126,6 +128,19 @@ def claim(config: RunConfig, out: Path, data: dict[str, Any]) -> None:
             write_text(out / CONFIG, dump_config(config))
     except OSError as error:
         raise CheckpointError(f"{out.name} cannot be written: {error.strerror or type(error).__name__}") from None
+
+
+@contextmanager
+def alone(out: Path) -> Iterator[None]:
+    """Hold the run folder: two processes would write the same checkpoints. The system lets go when a process dies."""
+    import fcntl
+
+    with (out / LOCK).open("w", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise TrainConfigError(f"another process is training in {out.name}; wait for it, or give another folder") from None
+        yield
 
 
 def _differences(one: Any, other: Any, where: str = "") -> list[str]:

@@ -71,6 +71,12 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
         load_config("qwen9")
 
 
+def test_a_folder_named_like_a_built_in_run_hides_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "nano").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert load_config("nano").name == "nano"
+
+
 def test_a_file_that_is_no_toml_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text("name =", encoding="utf-8")
     with pytest.raises(TrainConfigError, match="not TOML"):

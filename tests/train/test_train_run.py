@@ -82,6 +82,16 @@ def test_another_run_is_not_continued(done: Path, tiny: Any) -> None:
         run(other, done)
 
 
+def test_two_processes_do_not_train_in_one_folder(tiny: Any, tmp_path: Path) -> None:
+    from certloop.train.run import alone
+
+    (tmp_path / "r").mkdir()
+    with alone(tmp_path / "r"), pytest.raises(TrainConfigError, match="another process is training in r"):
+        run(tiny.config({"kind": "sft"}), tmp_path / "r")
+    with alone(tmp_path / "r"):
+        pass
+
+
 def test_rows_that_changed_under_a_run_are_refused(tiny: Any, tmp_path: Path) -> None:
     from certloop.train.nano_data import nano_rows
 
