@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from certloop.train.pack.command import pack_command
-from certloop.train.teach.command import teach
+from certloop.train.teach.command import TemplatesOption, teach
 
 app = typer.Typer(
     help="Plan and run training: SFT, distillation, GSPO; on this machine, with ms-swift, or in the tinker cloud.",
@@ -93,6 +93,33 @@ def context_distill(
         }
     )
     typer.echo(str(train(spec, out, say=lambda line: typer.echo(line, err=True))))
+
+
+@app.command("second-read")
+def second_read(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Pictures without labels, upright, one certificate each.", exists=True)
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="ROWS", help='Rows for a gspo stage with reward = "agreement".')],
+    doc_type: Annotated[str, typer.Option("--type", metavar="TYPE", help="Their document type.")],
+    model: Annotated[str, typer.Option(metavar="MODEL", help="The model folder that reads, and will be trained.")],
+    templates: TemplatesOption = None,
+    length: Annotated[int, typer.Option("--answer-tokens", min=1, metavar="N", help="Longest answer, in tokens.")] = 512,
+    device: Annotated[str, typer.Option(metavar="DEVICE", help="cpu or cuda.")] = "cuda",
+) -> None:
+    """Have a model read pictures twice; what both reads agree on, and no rule contradicts, is what it may learn from."""
+    import json
+
+    from certloop.templates import load_types
+    from certloop.train.config import ModelSpec
+    from certloop.train.models import load_base, load_processor, need_extra
+    from certloop.train.second_read import second_read as read_twice
+
+    need_extra()
+    kind = load_types(tuple(str(p) for p in templates or ())).get(doc_type)
+    spec = ModelSpec(path=model, dtype="float32" if device == "cpu" else "bfloat16")
+    found = read_twice(folder, kind, load_base(spec, frozen=True).to(device), load_processor(spec), out, tokens=length)
+    typer.echo(json.dumps(found.to_json()))
 
 
 @app.command("ablation")
