@@ -3,7 +3,7 @@
 The field reward is ``agentrl``'s ``0.05 + 0.95 * F1 ** power`` on the one JSON object that ends the answer (METHODS §2). An
 answer that breaks the form otherwise (two objects, fences, text after the JSON) loses the floor. ``agreement`` needs no label:
 its truth is what an independent second read also saw, without the fields that fail their validator; a pass earns nothing
-(METHODS §1.5).
+(METHODS §1.5), and a field that gives no information costs nothing either.
 """
 
 from __future__ import annotations
@@ -48,7 +48,10 @@ class FieldReward:
 
     def __call__(self, completions: Sequence[Any], log_metric: Any = None, log_extra: Any = None, **columns: Any) -> list[float]:
         truths = _shared([json.loads(text) for text in columns[self.column]])
-        scored = score_answers(truths, [_text(c) for c in completions], self.power)
+        texts = [_text(c) for c in completions]
+        if self.column == "second_read":
+            texts = [_informed(text, truth) for text, truth in zip(texts, truths, strict=True)]
+        scored = score_answers(truths, texts, self.power)
         self._log(scored, log_metric, log_extra)
         return [reward for reward, _ in scored]
 
@@ -113,6 +116,24 @@ def agreed_fields(
     ``fails(label, value)`` says that a hard rule of the field fails; such a field gives no information, it is left out.
     """
     return {k: v for k, v in first.items() if v is not None and second.get(k) == v and not fails(k, v)}
+
+
+def _informed(text: str, truth: Fields) -> str:
+    """The answer without the fields that nobody knows: they are neither right nor wrong, and answering them must cost nothing, or
+    a model learns to leave out what is hard. Form and reasoning stay; an answer that is no whole object stays as it is."""
+    answer = read_answer(text)
+    if not answer.complete or answer.json_text is None or set(answer.fields) <= set(truth):
+        return text
+    start, end = answer.span
+    pairs = [(key, value) for key, value in answer.fields.items() if key in truth]
+    if Mark.DUPLICATE_KEYS in answer.marks and pairs:
+        pairs.append(pairs[-1])  # a fault of form remains one
+    body = ", ".join(f"{_json(key)}: {_json(value)}" for key, value in pairs)
+    return f"{text[:start]}{{{body}}}{text[end:]}"
+
+
+def _json(value: str | None) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _shared(truths: list[Fields]) -> list[Fields]:

@@ -63,6 +63,25 @@ def test_an_episode_is_scored_by_its_last_answer() -> None:
     assert FieldReward()(completions=[talk], ground_truth=[GOLD]) == [0.05]
 
 
+def test_a_field_that_nobody_knows_costs_nothing() -> None:
+    """Else a model without labels learns to leave out what is hard. What two reads agree on is scored as ever, so is the form."""
+    reward = FieldReward(column="second_read")
+    known = json.dumps({"名称": TRUTH["名称"], "类型": "有限"}, ensure_ascii=False)
+
+    def earned(text: str) -> float:
+        return reward(completions=[text], second_read=[known])[0]
+
+    assert earned(GOLD) == earned(f"看。\n{known}") == 1.0
+    assert earned(json.dumps(TRUTH | {"名称": "示例贸易有限公司东区"}, ensure_ascii=False)) == pytest.approx(
+        earned(json.dumps({"名称": "示例贸易有限公司东区", "类型": "有限"}, ensure_ascii=False))
+    )
+    assert earned(json.dumps({"住所": "东城路一号"}, ensure_ascii=False)) == pytest.approx(0.05), "nothing of what is known"
+    assert earned(f"```json\n{GOLD}\n```") == pytest.approx(0.95)
+    assert earned(GOLD[:-1] + ', "类型": "有限"}') == pytest.approx(0.95), "a key twice"
+    assert earned(GOLD[:-1]) == 0.0
+    assert FieldReward()(completions=[GOLD], ground_truth=[known])[0] < 1.0, "with labels an extra field is invented"
+
+
 def test_the_control_arm_knows_nothing_of_the_answer() -> None:
     texts = [[{"role": "assistant", "content": GOLD}]] * 4
     assert RandomReward(1)(completions=texts) == RandomReward(1)(completions=["x"] * 4)
