@@ -87,7 +87,9 @@ class Settings(BaseSettings):
     )
     telemetry: bool = Field(False, description="send traces with OpenTelemetry (package extra `telemetry`; its own variables)")
     judge_url: str = Field(
-        "", description="an OpenAI-compatible server that judges what a conversation's next message means; empty: rules do"
+        "",
+        description="an OpenAI-compatible server that judges whole trajectories and what a conversation's next message means"
+        " (empty: rules do that)",
     )
     judge_model: str = Field("", description="the model of that server")
     judge_key_file: str = Field("", description="file of that server's key; empty: none")
@@ -147,19 +149,23 @@ class Settings(BaseSettings):
             ),
         )
 
-    def judge_config(self) -> JudgeConfig | None:
-        """Raises UsageError for a key file that cannot be read or an address without a model, JudgeError for no address."""
+    def judge_config(self, url: str | None = None, model: str | None = None, votes: int = 3) -> JudgeConfig | None:
+        """The judge of the settings, or another one with their key; None when neither names one.
+
+        Raises UsageError for a key file that cannot be read or an address without a model, JudgeError for no address.
+        """
         from certloop.agentrl.signals.judge import JudgeConfig
 
-        if not self.judge_url:
+        url, model = url or self.judge_url, model or self.judge_model
+        if not url:
             return None
-        if not self.judge_model:
-            raise UsageError("CERTLOOP_JUDGE_URL needs CERTLOOP_JUDGE_MODEL")
+        if not model:
+            raise UsageError("CERTLOOP_JUDGE_URL needs CERTLOOP_JUDGE_MODEL (--endpoint needs --model)")
         try:
             key = Path(self.judge_key_file).expanduser().read_text(encoding="utf-8").strip() if self.judge_key_file else None
         except (OSError, UnicodeDecodeError):
             raise UsageError("the file of CERTLOOP_JUDGE_KEY_FILE cannot be read") from None
-        return JudgeConfig(self.judge_url, self.judge_model, api_key=key)
+        return JudgeConfig(url, model, votes, api_key=key)
 
     def serve_config(self, *, demo: bool = False) -> ServeConfig:
         """The frozen configuration of the serving room. Raises StoreKeyError for a key file that holds no key."""

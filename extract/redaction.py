@@ -6,6 +6,7 @@ drawn anew (``synth.pseudonymise``).
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -25,19 +26,33 @@ _HAN = r"[\u4e00-\u9fff]"
 
 
 def certificate_redactor(
-    trajectory: Trajectory | None = None, signals: Iterable[Signal] = (), registry: Registry | None = None
+    trajectory: Trajectory | None = None,
+    signals: Iterable[Signal] = (),
+    registry: Registry | None = None,
+    *,
+    whole_answer: bool = False,
 ) -> PatternRedactor:
     """The redactor of everything that leaves to judges, coaches, shared memory and logs.
 
     With a trajectory (and what was said about it) its own values are known and go as well, the long ones in parts too: what is
     left of a name after a misreading must not stay either. ``registry`` names the document types whose labels announce a value.
+    With ``whole_answer`` every value of its answer goes, one of a single character (the sex of a person) too.
     """
     types = registry if registry is not None else _builtin()
     own = sorted(own_values(trajectory, signals), key=lambda v: (-len(v), v)) if trajectory is not None else []
     whole = [Pattern("value", re.compile("|".join(map(re.escape, own))))] if own else []
     pieces = [piece for value in own if PART <= len(value) <= MAX_PARTED for piece in _pieces(value)]
     parts = [Pattern("value", re.compile("|".join(pieces)))] if pieces else []
-    return PatternRedactor(patterns=[*whole, *certificate_patterns(types), *parts], fields=private_keys(types))
+    keys = private_keys(types) | (_keys(trajectory.final_json) if trajectory is not None and whole_answer else set())
+    return PatternRedactor(patterns=[*whole, *certificate_patterns(types), *parts], fields=keys)
+
+
+def _keys(answer: str | None) -> set[str]:
+    try:
+        said = json.loads(answer or "null")
+    except (ValueError, RecursionError):
+        return set()
+    return set(said) if isinstance(said, dict) else set()
 
 
 def _pieces(value: str) -> list[str]:

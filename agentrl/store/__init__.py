@@ -6,6 +6,7 @@
     erase.py      erasure, retention              verify.py     is everything as it was written?
     backup.py     backup and restore              redact.py     what leaves to judges, memory and logs
     share.py      pseudonymised copies            exporters/    rows for TRL, ms-swift, tinker
+    judging.py    a judge's word on each trajectory
     cipher.py, blobs.py, schema.py, migrations/, migrate.py, engine.py, events.py, log.py: what these stand on
 
 Heavy libraries (pyarrow, duckdb, fsspec, psycopg) load when a function needs them.
@@ -49,6 +50,7 @@ from certloop.agentrl.store.errors import (
     TenantError,
 )
 from certloop.agentrl.store.events import Event, Kind
+from certloop.agentrl.store.judging import Judgement, judge_trajectories
 from certloop.agentrl.store.log import AuditRow
 from certloop.agentrl.store.reader import ConsentState, Filters, StoredDocument, StoredTrajectory
 from certloop.agentrl.store.record import add_signals, record_result, set_consent
@@ -71,12 +73,12 @@ from certloop.agentrl.store.verify import Finding, Report, verify
 __all__ = [
     "AesGcm", "AuditRow", "BackupError", "BackupKind", "Batch", "BlobCorruptError", "BlobMissingError", "BlobStore", "Cipher",
     "ConsentError", "ConsentState", "DuplicateEventError", "ErasedError", "Erasure", "Event", "EventError", "ExportError",
-    "Filters", "Finding", "FsspecBlobs", "Kind", "LocalBlobs", "NotFoundError", "Pattern", "PatternRedactor", "Plain",
-    "Pseudonymiser", "Redactor", "Report", "Restored", "Snapshot", "SnapshotErasedError", "SnapshotError", "SnapshotRow",
-    "Store", "StoreBusyError", "StoreDamagedError", "StoreError", "StoreKeyError", "StoreRoleError", "StoreSchemaError",
-    "StoreUnavailableError", "StoreUrlError", "StoredDocument", "StoredTrajectory", "TenantError", "TenantStore",
-    "add_signals", "apply_retention", "backup", "create_snapshot", "erase", "expired_documents", "find_documents",
-    "finish_erasures", "load_snapshot", "open_blobs", "own_redactor", "read_key", "record_result", "redact_json",
-    "redact_signal", "redact_trajectory", "remove_orphans", "replay_journal", "restore", "set_consent", "share_trajectory",
-    "unfinished", "verify",
+    "Filters", "Finding", "FsspecBlobs", "Judgement", "Kind", "LocalBlobs", "NotFoundError", "Pattern", "PatternRedactor",
+    "Plain", "Pseudonymiser", "Redactor", "Report", "Restored", "Snapshot", "SnapshotErasedError", "SnapshotError",
+    "SnapshotRow", "Store", "StoreBusyError", "StoreDamagedError", "StoreError", "StoreKeyError", "StoreRoleError",
+    "StoreSchemaError", "StoreUnavailableError", "StoreUrlError", "StoredDocument", "StoredTrajectory", "TenantError",
+    "TenantStore", "add_signals", "apply_retention", "backup", "create_snapshot", "erase", "expired_documents",
+    "find_documents", "finish_erasures", "judge_trajectories", "load_snapshot", "open_blobs", "own_redactor", "read_key",
+    "record_result", "redact_json", "redact_signal", "redact_trajectory", "remove_orphans", "replay_journal", "restore",
+    "set_consent", "share_trajectory", "unfinished", "verify",
 ]  # fmt: skip

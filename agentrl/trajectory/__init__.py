@@ -13,7 +13,7 @@ from certloop.agentrl.trajectory.errors import (
     VersionError,
 )
 from certloop.agentrl.trajectory.masks import Tokens, Turn, build_tokens, loss_mask, masked_mean
-from certloop.agentrl.trajectory.render import render
+from certloop.agentrl.trajectory.render import render, transcript
 from certloop.agentrl.trajectory.schema import (
     Action,
     Consent,
@@ -34,5 +34,5 @@ __all__ = [
     "Sampled", "Sampling", "Segment", "SegmentError", "Step", "StepError", "TokenLengthError", "Tokens", "ToolResult",
     "Trajectory", "TrajectoryError", "Turn", "VersionError", "build_tokens", "dumps", "field_span", "field_token_span",
     "from_json", "is_instant", "is_json", "loads", "loss_mask", "masked_mean", "render", "step_from_json", "step_to_json",
-    "to_json", "token_span", "trajectory_from_steps", "validate", "value_spans",
+    "to_json", "token_span", "trajectory_from_steps", "transcript", "validate", "value_spans",
 ]  # fmt: skip

@@ -19,6 +19,21 @@ def render(trajectory: Trajectory, *, width: int = 120) -> str:
     return "\n".join(_fit(line, width) for line in lines) + "\n"
 
 
+def transcript(trajectory: Trajectory, *, width: int = 600, limit: int = 20_000) -> str:
+    """Return what a judge reads of a trajectory: kind of task, outcome, steps and answer; no id, tenant, time, version or image.
+
+    Of what is longer than ``limit`` characters the middle is left out, and that is said.
+    """
+    reason = f" ({trajectory.outcome_reason})" if trajectory.outcome_reason else ""
+    steps = (line for step in trajectory.steps for line in _step(step))
+    lines = [f"task {trajectory.doc_type}", f"ended {trajectory.outcome}{reason}", *steps, *_answer(trajectory)]
+    text = "\n".join(_fit(line, width) for line in lines)
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    return f"{text[:half]}\n({len(text) - 2 * half} characters left out here)\n{text[len(text) - half :]}"
+
+
 def _head(t: Trajectory) -> Iterator[str]:
     reason = f" ({t.outcome_reason})" if t.outcome_reason else ""
     yield f"trajectory {t.traj_id}  {t.doc_type}  {t.outcome}{reason}"

@@ -16,7 +16,7 @@ import typer
 from certloop.commands.store import JsonOption, StoreOption, TenantOption, actor, open_store, open_tenant
 
 if TYPE_CHECKING:
-    from certloop.agentrl.store import Filters, StoredTrajectory, TenantStore
+    from certloop.agentrl.store import Filters, Redactor, StoredTrajectory, TenantStore
 
 app = typer.Typer(
     help="List and show trajectories, export training rows, write snapshots.",
@@ -180,6 +180,52 @@ def export(
                 lines.write(json.dumps(row, ensure_ascii=False) + "\n")
     why = "without approved answer" if rows is not Rows.TINKER else "without tokens or reward"
     typer.echo(f"{counts['written']} rows, {counts['skipped']} {why}", err=True)
+
+
+@app.command("judge")
+def judge(
+    endpoint: Annotated[
+        str | None, typer.Option(metavar="URL", help="OpenAI-compatible server, up to /v1 (default: CERTLOOP_JUDGE_URL).")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Its model; the signals bear this name (default: CERTLOOP_JUDGE_MODEL).")
+    ] = None,
+    votes: Annotated[int, typer.Option(min=1, max=99, metavar="N", help="Ask so often; the majority counts.")] = 3,
+    limit: Annotated[int | None, typer.Option(min=1, metavar="N", help="Ask about at most so many trajectories.")] = None,
+    tenant: TenantOption = "default",
+    url: StoreOption = None,
+    doc_type: TypeOption = None,
+) -> None:
+    """Have a language model judge whole trajectories, each once. What it is sent is redacted and holds no picture.
+
+    Its word counts in rewards until an auditor speaks. The file of its key is CERTLOOP_JUDGE_KEY_FILE. What was judged before an
+    endpoint failed is kept; run the same command again.
+    """
+    from collections import Counter
+
+    from certloop.agentrl.store import Judgement, judge_trajectories
+    from certloop.errors import UsageError
+    from certloop.extract.redaction import certificate_redactor
+    from certloop.settings import Settings
+    from certloop.templates import load_types
+
+    settings = Settings.load()
+    config = settings.judge_config(endpoint, model, votes)
+    if config is None:
+        raise UsageError("say who judges: --endpoint URL and --model NAME, or CERTLOOP_JUDGE_URL and CERTLOOP_JUDGE_MODEL")
+    registry, counts = load_types(settings.template_path), Counter[Judgement]()
+
+    def redactor_of(stored: StoredTrajectory) -> Redactor:
+        return certificate_redactor(stored.trajectory, stored.signals, registry, whole_answer=True)
+
+    filters = _filters(doc_type, None, None, None, None, None, None)
+    with open_store(url) as store:
+        handle = open_tenant(store, tenant)
+        try:
+            for one in judge_trajectories(handle, config, redactor_of, actor=actor(), filters=filters, limit=limit):
+                counts[one] += 1
+        finally:
+            typer.echo(", ".join(f"{counts[one]} {one}" for one in Judgement))
 
 
 @app.command("snapshot")
