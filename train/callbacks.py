@@ -25,7 +25,7 @@ class MetricsWriter(TrainerCallback):  # type: ignore[misc]
         """After a resume, lines of steps that are done again are dropped."""
         self.start = time.monotonic()
         if state.is_world_process_zero and self.path.exists():
-            lines = self.path.read_text(encoding="utf-8").splitlines()
+            lines = self.path.read_text(encoding="utf-8").split("\n")
             kept = [line for line in lines if _step(line) is not None and (_step(line) or 0) <= state.global_step]
             self.path.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
 
@@ -36,7 +36,8 @@ class MetricsWriter(TrainerCallback):  # type: ignore[misc]
         line = {"step": state.global_step, "seconds": round(time.monotonic() - self.start, 3)} | logs
         try:
             with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({k: v if math.isfinite(v) else None for k, v in line.items()}) + "\n")
+                finite = {key: value if math.isfinite(value) else None for key, value in line.items()}
+                file.write(json.dumps(finite, ensure_ascii=False) + "\n")
         except OSError as error:
             raise CheckpointError(f"{self.path.name} cannot be written: {error.strerror}; free the disk, then resume") from error
 

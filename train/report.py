@@ -99,7 +99,7 @@ def _plot_curves(metrics: dict[str, Path], path: Path) -> None:
 
     figure = Figure(figsize=(4 * max(len(metrics), 1), 3.4), layout="constrained")
     for axes, (name, file) in zip(figure.subplots(1, max(len(metrics), 1), squeeze=False)[0], metrics.items(), strict=False):
-        lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+        lines = [json.loads(line) for line in file.read_text(encoding="utf-8").split("\n") if line]
         kind = "reward" if any("reward" in line for line in lines) else "loss"
         points = [(line["step"], line[kind]) for line in lines if line.get(kind) is not None]
         axes.plot([step for step, _ in points], [value for _, value in points], color="#33658a")

@@ -53,7 +53,7 @@ def candidate(spec: TrainSpec, run_id: str, model: Path, base_model: str, metric
 def last_metrics(path: Path) -> dict[str, float]:
     """The numbers of the last line of a metrics file that has a loss or a reward."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").split("\n")
     except OSError:
         return {}
     for line in reversed(lines):
