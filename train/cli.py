@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from certloop.train.pack.command import pack_command
-from certloop.train.teach.command import TemplatesOption, teach
+from certloop.train.teach.command import TemplatesOption, known_folders, teach
 
 app = typer.Typer(
     help="Plan and run training: SFT, distillation, GSPO; on this machine, with ms-swift, or in the tinker cloud.",
@@ -20,6 +20,18 @@ ConfigArgument = Annotated[
     str, typer.Argument(metavar="CONFIG", help="A run file (TOML), or a built-in name: nano, qwen3vl-4b, ...")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+@app.callback()
+def _known_folders(
+    context: typer.Context,
+    template_path: Annotated[str, typer.Option("--template-path", envvar="CERTLOOP_TEMPLATE_PATH", hidden=True)] = "",
+) -> None:
+    import os
+
+    context.obj = tuple(Path(part) for part in template_path.split(os.pathsep) if part)
+
+
 app.command("teach")(teach)
 app.command("pack")(pack_command)
 
@@ -97,6 +109,7 @@ def context_distill(
 
 @app.command("second-read")
 def second_read(
+    context: typer.Context,
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="Pictures without labels, upright, one certificate each.", exists=True)
     ],
@@ -113,10 +126,12 @@ def second_read(
     from certloop.templates import load_types
     from certloop.train.config import ModelSpec
     from certloop.train.models import load_base, load_processor, need_extra
+    from certloop.train.preflight import check_device
     from certloop.train.second_read import second_read as read_twice
 
     need_extra()
-    kind = load_types(tuple(str(p) for p in templates or ())).get(doc_type)
+    check_device(device)
+    kind = load_types(tuple(str(p) for p in known_folders(context, templates))).get(doc_type)
     spec = ModelSpec(path=model, dtype="float32" if device == "cpu" else "bfloat16")
     found = read_twice(folder, kind, load_base(spec, frozen=True).to(device), load_processor(spec), out, tokens=length)
     typer.echo(json.dumps(found.to_json()))

@@ -41,6 +41,16 @@ def check_devices(config: RunConfig) -> None:
         )
 
 
+def check_device(name: str) -> None:
+    """Raises TrainConfigError for a device that is none, or that this machine has not."""
+    import torch
+
+    if name not in ("cpu", "cuda"):
+        raise TrainConfigError(f"{name!r} is no device: cpu or cuda")
+    if name == "cuda" and torch.cuda.device_count() == 0:
+        raise TrainConfigError("this machine has no cuda device: give --device cpu (for small models)")
+
+
 def needed_column(stage: Stage) -> str:
     """The column of a data set without which the stage makes no sense."""
     if isinstance(stage, GspoStage):

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from certloop.cli import app
-from certloop.train.errors import TrainDataError
+from certloop.train.errors import TrainConfigError, TrainDataError
 from certloop.train.nano import nano_pages
 from certloop.train.nano.vocabulary import TYPES, nano_type
 from certloop.train.rows import read_rows
@@ -41,6 +41,28 @@ def test_what_both_reads_see_and_no_rule_contradicts_is_kept(pictures: Path, tmp
     for row in rows:
         assert row.truth is None and row.completion is None
         assert row.prompt == nano_type().prompt
+
+
+def test_types_are_found_as_other_commands_find_them(pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CERTLOOP_TEMPLATE_PATH", f":{TYPES}")
+    (tmp_path / "empty").mkdir()
+    words = ["train", "second-read", str(tmp_path / "empty"), "--out", str(tmp_path / "rows"), "--model", "nano:early"]
+    refused = CliRunner().invoke(app, [*words, "--type", "nano_licence", "--device", "cpu"])
+    assert isinstance(refused.exception, TrainDataError), refused.output
+    assert "empty holds no picture" in str(refused.exception), "the type is known"
+
+
+@pytest.mark.parametrize(("device", "words"), [("cuda", "no cuda device: give --device cpu"), ("gpu", "'gpu' is no device")])
+def test_a_device_that_is_not_here_is_told(
+    pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str, words: str
+) -> None:
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    line = ["train", "second-read", str(pictures), "--out", str(tmp_path / "rows"), "--model", "nano:early"]
+    refused = CliRunner().invoke(app, [*line, "--type", "nano_licence", "--templates", str(TYPES), "--device", device])
+    assert isinstance(refused.exception, TrainConfigError) and words in str(refused.exception)
+    assert not (tmp_path / "rows").exists()
 
 
 def test_rules_and_disagreement_take_a_field_out(

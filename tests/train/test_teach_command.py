@@ -49,3 +49,20 @@ def test_what_makes_no_sense_is_refused(data: Path, tmp_path: Path) -> None:
         assert isinstance(refused.exception, TrainConfigError)
     nothing = RUN.invoke(app, ["pack", str(data), "--out", str(tmp_path / "y"), "--annotations", str(tmp_path / "none")])
     assert isinstance(nothing.exception, TrainDataError)
+
+
+def test_types_of_ones_own_are_found_by_the_environment_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from certloop.train.nano import nano_pages
+    from certloop.train.nano.vocabulary import TYPES, nano_type
+
+    (page,) = nano_pages(5, 1)
+    page.image.save(tmp_path / "1.png")
+    fields = {spec.label: page.fields.get(spec.label) for spec in nano_type().fields.values()}
+    label = {"file": "1.png", "doc_type": "nano_licence", "fields": fields}
+    (tmp_path / "train.jsonl").write_text(json.dumps(label, ensure_ascii=False) + "\n", encoding="utf-8")
+    monkeypatch.setenv("CERTLOOP_TEMPLATE_PATH", str(TYPES))
+    done = RUN.invoke(app, ["pack", str(tmp_path), "--out", str(tmp_path / "rows")])
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert len(read_rows(tmp_path / "rows" / "train")) == 1
+    asked = RUN.invoke(app, ["teach", str(tmp_path), "--out", str(tmp_path / "notes"), "--scripted", "brief"])
+    assert "has none for 6 fields" in str(asked.exception), "it knows the page's type, and asks for the boxes of its values"

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from certloop.train.teach.command import TemplatesOption
+from certloop.train.teach.command import TemplatesOption, known_folders
 
 if TYPE_CHECKING:
     from certloop.extract.engine.view import View
 
 
 def pack_command(
+    context: typer.Context,
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="The folder of the labelled pictures.", file_okay=False, exists=True)
     ],
@@ -52,7 +53,7 @@ def pack_command(
     from certloop.train.teach.command import pages_of
     from certloop.train.teach.journal import read_annotations
 
-    pages = pages_of(folder, labels, templates)
+    pages = pages_of(folder, labels, known_folders(context, templates))
     config = PackConfig(
         guide=hint_guide(pages, seed) if guidance else None,
         view=_view(model) if model else View(min_pixels, max_pixels),

@@ -18,11 +18,18 @@ class Scripted(StrEnum):
 
 
 TemplatesOption = Annotated[
-    list[Path] | None, typer.Option("--templates", metavar="DIR", help="A folder of further document types (repeatable).")
+    list[Path] | None,
+    typer.Option("--templates", metavar="DIR", help="Further document types, added to CERTLOOP_TEMPLATE_PATH (repeatable)."),
 ]
 
 
+def known_folders(context: typer.Context, templates: list[Path] | None) -> list[Path]:
+    """The folders of CERTLOOP_TEMPLATE_PATH, then those of ``--templates``: a later one wins."""
+    return [*(context.obj or ()), *(templates or ())]
+
+
 def teach(
+    context: typer.Context,
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="The folder of the labelled pictures.", file_okay=False, exists=True)
     ],
@@ -61,7 +68,7 @@ def teach(
         raise TrainConfigError("give the teacher's --url and --model, or --scripted full|brief")
     if url and not model:
         raise TrainConfigError("--url needs --model: the server's name of the teacher")
-    pages = pages_of(folder, labels, templates)
+    pages = pages_of(folder, labels, known_folders(context, templates))
     config = TeachConfig(
         model=model or NAME,
         url=url,
