@@ -1,16 +1,20 @@
 """What is refused before the first stage begins, so that nothing is found out hours later: columns that a stage needs, too few
-rows for a generation, student and teacher without one vocabulary. Loads processors and configurations, no weights.
+rows for a generation, pages or rows larger than the model takes, student and teacher without one vocabulary. Loads processors and
+configurations, no weights.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from certloop.extract.engine.sources import why_not
 from certloop.train import models
 from certloop.train.config import ContextDistillStage, DistillStage, GspoStage, ModelSpec, RunConfig, SftStage, Stage
 from certloop.train.errors import ModelLoadError, TrainConfigError, TrainDataError
+from certloop.train.lengths import check_lengths
+from certloop.train.pack.tokens import check_rows
 from certloop.train.rows import Row
 
 _COLUMN = {"completion": "completion", "ground_truth": "truth", "second_read": "second_read", "teacher_prompt": "teacher_prompt"}
@@ -23,6 +27,7 @@ def preflight(config: RunConfig, rows: Sequence[Row], stages: Sequence[Stage]) -
     for stage in stages:
         check_rows_for(config, stage, rows)
     student = models.load_processor(config.student)
+    check_sizes(config, student, rows)
     if any(isinstance(stage, DistillStage | ContextDistillStage) for stage in stages):
         assert config.teacher is not None
         teacher = models.load_processor(config.teacher)
@@ -49,6 +54,13 @@ def check_device(name: str) -> None:
         raise TrainConfigError(f"{name!r} is no device: cpu or cuda")
     if name == "cuda" and torch.cuda.device_count() == 0:
         raise TrainConfigError("this machine has no cuda device: give --device cpu (for small models)")
+
+
+def check_sizes(config: RunConfig, processor: Any, rows: Sequence[Row]) -> None:
+    """Raises TrainDataError for pages packed larger than the model is shown them, then for rows longer than ``max_length``: the
+    first is often why of the second."""
+    check_rows(processor, Path(config.data.train), rows)
+    check_lengths(processor, rows, config.data.max_length)
 
 
 def needed_column(stage: Stage) -> str:

@@ -212,14 +212,12 @@ def build_trainer(config: RunConfig, stage: Stage, folder: Path, start: Path | N
 
     from certloop.train import models
     from certloop.train.callbacks import FiniteLoss, MetricsWriter
-    from certloop.train.lengths import check_lengths
-    from certloop.train.pack.tokens import check_rows
+    from certloop.train.preflight import check_sizes
 
     set_seed(config.seed)
     rows = read_rows(Path(config.data.train))
     processor = models.load_processor(config.student, start)
-    check_lengths(processor, rows, config.data.max_length)
-    check_rows(processor, Path(config.data.train), rows)
+    check_sizes(config, processor, rows)
     student = models.load_student(config.student, start)
     callbacks = [MetricsWriter(folder / "metrics.jsonl"), FiniteLoss()]
     common = (processor, rows, folder / "checkpoints", callbacks)

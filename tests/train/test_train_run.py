@@ -158,6 +158,23 @@ def test_what_a_later_stage_needs_is_asked_for_before_the_first_one(tiny: Any, t
         assert not (tmp_path / "r").exists()
 
 
+def test_a_run_refused_for_its_rows_claims_no_folder(tiny: Any, tmp_path: Path) -> None:
+    """Mended, the same command may begin in the same folder. Pages packed too large are why rows are too long: told first."""
+    shutil.copytree(tiny.rows_folder, tmp_path / "wide")
+    manifest = json.loads((tmp_path / "wide" / "manifest.json").read_text(encoding="utf-8"))
+    view = {"view": {"min_pixels": 1024, "max_pixels": 9_000_000}}
+    (tmp_path / "wide" / "manifest.json").write_text(json.dumps(manifest | view), encoding="utf-8")
+    for folder, words in (
+        (tmp_path / "wide", "packed for pages of up to 9000000"),
+        (tiny.rows_folder, "more than max_length 64"),
+    ):
+        config = tiny.config({"kind": "sft"}).with_(data={"train": str(folder), "max_length": 64})
+        with pytest.raises(TrainDataError, match=words):
+            run(config, tmp_path / "r")
+        assert not (tmp_path / "r").exists()
+    run(tiny.config({"kind": "sft"}), tmp_path / "r")
+
+
 def test_a_folder_that_is_no_model_is_named(tiny: Any, tmp_path: Path) -> None:
     config = tiny.config({"kind": "sft"}).with_(student={"path": str(tmp_path), "dtype": "float32"})
     with pytest.raises(ModelLoadError, match=tmp_path.name):
