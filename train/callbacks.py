@@ -6,6 +6,7 @@ import json
 import math
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,23 @@ class DivergenceBound(TrainerCallback):  # type: ignore[misc]
                 raise DivergedError(f"entropy {entropy:.3f} at step {state.global_step}, {self.first_entropy:.3f} at the start")
         if kl is not None and self.max_kl is not None and kl > self.max_kl:
             raise DivergedError(f"KL from the start {kl:.4f} at step {state.global_step}, bound {self.max_kl}")
+
+
+def reward_outcome(history: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Of a GSPO stage's logs: the share of groups whose answers differ in reward (``groups_kept``) and of answers that could be
+    read (``parsed``), each where it was logged."""
+    logged = {name: [float(log[name]) for log in history if name in log] for name in ("groups_kept", "parsed")}
+    return {name: math.fsum(values) / len(values) for name, values in logged.items() if values}
+
+
+def learned_nothing(label: str, outcome: Mapping[str, float]) -> str | None:
+    """What to say when no group of a stage had any spread: no update had a direction, however well the stage ended."""
+    if outcome.get("groups_kept") != 0.0:
+        return None
+    parsed = outcome.get("parsed")
+    read = "" if parsed is None else f", and {parsed:.1%} of the answers could be read"
+    advice = "raise temperature or group_size" if parsed else "begin with an sft stage, or raise max_completion_length"
+    return f"{label}: nothing was learned: in no group did the answers differ in reward{read}; {advice}"
 
 
 def _step(line: str) -> int | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -175,7 +176,7 @@ def train_stage(config: RunConfig, number: int, out: Path, start: Path | None) -
     need_extra()
     from transformers import PrinterCallback
 
-    from certloop.train.callbacks import Progress
+    from certloop.train.callbacks import Progress, learned_nothing, reward_outcome
     from certloop.train.checkpoints import latest_complete, save_result
     from certloop.train.models import base_mark
 
@@ -194,6 +195,7 @@ def train_stage(config: RunConfig, number: int, out: Path, start: Path | None) -
     trainer.accelerator.wait_for_everyone()
     save_result(trainer, processor, folder / "model", base)
     if trainer.is_world_process_zero():
+        outcome = reward_outcome(trainer.state.log_history)
         summary = {
             "kind": stage.kind,
             "steps": trainer.state.global_step,
@@ -202,8 +204,11 @@ def train_stage(config: RunConfig, number: int, out: Path, start: Path | None) -
             "cpu_seconds_training": round(cpu, 2),
             "loss": result.training_loss,
             "peak_memory_bytes": peak_memory_bytes(config),
+            **outcome,
         }
         write_json(folder / STAGE, summary)
+        if (warning := learned_nothing(stage.label, outcome)) is not None:
+            sys.stderr.write(warning + "\n")
 
 
 def build_trainer(config: RunConfig, stage: Stage, folder: Path, start: Path | None) -> tuple[Any, Any]:

@@ -76,6 +76,27 @@ def test_a_finished_run_is_not_trained_again(done: Path, tiny: Any) -> None:
     assert (done / "03-gspo" / "model" / "model.safetensors").stat().st_mtime_ns == before
 
 
+def test_a_gspo_stage_without_any_spread_says_that_it_learned_nothing(tiny: Any, tmp_path: Path, capsys: Any) -> None:
+    """An untrained model writes no JSON: every answer earns 0, every group is dropped, and the stage ends well."""
+    run(tiny.config(GSPO), tmp_path / "r")
+    assert (
+        "gspo: nothing was learned: in no group did the answers differ in reward, and 0.0% of the answers could be read; "
+        "begin with an sft stage" in capsys.readouterr().err
+    )
+    summary = json.loads((tmp_path / "r" / "01-gspo" / "stage.json").read_text(encoding="utf-8"))
+    assert (summary["groups_kept"], summary["parsed"]) == (0.0, 0.0)
+
+
+def test_only_a_stage_without_any_spread_is_said_to_learn_nothing() -> None:
+    from certloop.train.callbacks import learned_nothing, reward_outcome
+
+    logs = [{"groups_kept": 0.0, "parsed": 1.0}, {"loss": 1.0}, {"groups_kept": 0.25, "parsed": 0.5}]
+    assert reward_outcome(logs) == {"groups_kept": 0.125, "parsed": 0.75}
+    assert learned_nothing("gspo", reward_outcome(logs)) is None
+    assert learned_nothing("sft", reward_outcome([{"loss": 1.0}])) is None
+    assert "raise temperature" in (learned_nothing("gspo", reward_outcome(logs[:1])) or "")
+
+
 def test_another_run_is_not_continued(done: Path, tiny: Any) -> None:
     other = load_config(done / "run.toml").with_(seed=5, keep=1)
     with pytest.raises(TrainConfigError, match=r"holds another run \(run.toml differs in seed, keep\)"):
