@@ -16,12 +16,11 @@ from random import Random
 from typing import Any
 
 from certloop.agentrl.rewards import FLOOR, F1Reward, f1_power_rewards
-from certloop.extract.engine.answer_parser import Mark, read_answer
+from certloop.extract.engine.answer_parser import FORM_FAULTS, Mark, read_answer
 from certloop.extract.repairs import repair_test
 from certloop.templates import load_types
 from certloop.train.config import GspoStage
 
-_FORM = {Mark.SEVERAL, Mark.FENCED, Mark.TRAILING, Mark.WRAPPED, Mark.UNCLOSED_THINK, Mark.LENIENT, Mark.IN_THOUGHT}
 Fields = Mapping[str, str | None]
 
 
@@ -97,7 +96,7 @@ def score_answers(truths: Sequence[Fields], texts: Sequence[str], power: float =
     objects = [answer.json_text if answer.complete and answer.json_text is not None else "" for answer in answers]
     results = f1_power_rewards(truths, objects, k=power, repaired=_repaired())
     return [
-        (max(0.0, result.reward - FLOOR) if answer.marks & _FORM else result.reward, result)
+        (max(0.0, result.reward - FLOOR) if answer.marks & FORM_FAULTS else result.reward, result)
         for answer, result in zip(answers, results, strict=True)
     ]
 

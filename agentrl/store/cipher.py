@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from certloop.agentrl.store.errors import StoreKeyError, StoreUnavailableError
+from certloop.agentrl.store.errors import StoreKeyError
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -95,11 +95,11 @@ class AesGcm:
 
 
 def read_key(path: Path) -> AesGcm:
-    """The cipher of a key file. Raises StoreUnavailableError when it cannot be read, StoreKeyError when it is no such key."""
+    """The cipher of a key file. Raises StoreKeyError when it cannot be read or is no such key."""
     try:
         text = path.read_bytes()
     except OSError as error:
-        raise StoreUnavailableError(f"the key file cannot be read: {error.strerror}") from None
+        raise StoreKeyError(f"the key file {path.name} cannot be read: {error.strerror}") from None
     try:
         return AesGcm(base64.b64decode(text, validate=False))
     except ValueError:

@@ -240,7 +240,9 @@ def consent(
     subject: Annotated[str | None, typer.Option(metavar="TEXT", help="A name or number; - reads it from standard input.")] = None,
     document: Annotated[str | None, typer.Option(metavar="ID", help="One document.")] = None,
     trajectory: Annotated[str | None, typer.Option(metavar="ID", help="The document of one trajectory.")] = None,
-    purpose: Annotated[str, typer.Option(metavar="WORDS", help="What it was given for, or why it was withdrawn.")] = "",
+    purpose: Annotated[
+        str | None, typer.Option(metavar="WORDS", help="What it was given for, or why it was withdrawn (default: as it was).")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Give or withdraw consent to documents that are recorded already. What was said before stays on record.
@@ -257,11 +259,18 @@ def consent(
     with open_store(url) as store:
         handle = open_tenant(store, tenant)
         found = stores.find_documents(handle, subject=text, document_id=document, traj_id=trajectory)
+        if not found:
+            raise stores.NotFoundError(f"tenant {tenant} has no document of this {_wish(subject, document)}; nothing was changed")
         with handle.batch(actor()) as batch:
             for document_id in found:
-                batch.set_consent(document_id, Consent(use.value), purpose)
+                before = handle.document(document_id).state.purpose
+                batch.set_consent(document_id, Consent(use.value), before if purpose is None else purpose)
     said = {"documents": list(found), "consent": use.value, "purpose": purpose}
     typer.echo(json.dumps(said, ensure_ascii=False) if as_json else f"{len(found)} documents: {use.value}")
+
+
+def _wish(subject: str | None, document: str | None) -> str:
+    return "subject" if subject is not None else "id" if document is not None else "trajectory"
 
 
 @app.command("erase")

@@ -73,7 +73,9 @@ def list_(
 
     filters = _filters(doc_type, field, since, until, min_reward, max_reward, purpose)
     with open_store(url) as store:
-        stream = open_tenant(store, tenant).trajectories(filters, fused_reward)
+        handle = open_tenant(store, tenant)
+        _check_types(handle, doc_type)
+        stream = handle.trajectories(filters, fused_reward)
         for count, stored in enumerate(islice(stream, limit + 1)):
             if count == limit:
                 typer.echo(f"these are the first {limit}; --limit shows more", err=True)
@@ -103,6 +105,8 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show one trajectory: its steps, its answer, what was said about it. Values are redacted unless --reveal is given."""
+    from dataclasses import replace
+
     from certloop.agentrl.signals.schema import to_json as signal_to_json
     from certloop.agentrl.store import redact_signal, redact_trajectory
     from certloop.agentrl.trajectory import to_json
@@ -117,7 +121,7 @@ def show(
         stored = handle.trajectory(traj_id)
         if reveal:
             handle.note(actor(), "reveal", trajectory=traj_id)
-    trajectory, signals = stored.trajectory, stored.signals
+    trajectory, signals = replace(stored.trajectory, consent=stored.state.consent), stored.signals  # what is in force
     if not reveal:
         redactor = certificate_redactor(trajectory, signals, registry)
         trajectory, signals = redact_trajectory(trajectory, redactor), tuple(redact_signal(s, redactor) for s in signals)
@@ -171,6 +175,7 @@ def export(
     counts = {"written": 0, "skipped": 0}
     with open_store(url) as store, _lines(output) as lines:
         handle = open_tenant(store, tenant)
+        _check_types(handle, doc_type)
         make = _maker(rows, handle, folder, unapproved, image_token)
         handle.note(actor(), "export", rows=rows.value)
         for stored in handle.trajectories(filters, fused_reward):
@@ -178,8 +183,8 @@ def export(
             counts["skipped" if row is None else "written"] += 1
             if row is not None:
                 lines.write(json.dumps(row, ensure_ascii=False) + "\n")
-    why = "without approved answer" if rows is not Rows.TINKER else "without tokens or reward"
-    typer.echo(f"{counts['written']} rows, {counts['skipped']} {why}", err=True)
+    where = f"; pages in {folder}" if counts["written"] and rows not in (Rows.JSONL, Rows.TINKER) else ""
+    typer.echo(f"{counts['written']} rows, {counts['skipped']} {_left_out(rows, unapproved)}{where}", err=True)
 
 
 @app.command("judge")
@@ -221,6 +226,7 @@ def judge(
     filters = _filters(doc_type, None, None, None, None, None, None)
     with open_store(url) as store:
         handle = open_tenant(store, tenant)
+        _check_types(handle, doc_type)
         try:
             for one in judge_trajectories(handle, config, redactor_of, actor=actor(), filters=filters, limit=limit):
                 counts[one] += 1
@@ -250,11 +256,31 @@ def snapshot(
     filters = _filters(doc_type, field, since, until, min_reward, max_reward, purpose, consent)
     with open_store(url) as store:
         handle = open_tenant(store, tenant)
+        _check_types(handle, doc_type)
         made = create_snapshot(handle, folder, filters, actor=actor(), reward_of=fused_reward, reward_name="fused")
     if as_json:
         typer.echo(json.dumps(dict(made.manifest) | {"folder": str(made.folder)}, ensure_ascii=False, indent=2))
     else:
         typer.echo(f"snapshot {made.snapshot_id}: {made.manifest['rows']} trajectories in {made.folder}")
+
+
+def _left_out(rows: Rows, unapproved: bool) -> str:
+    if rows is Rows.TINKER:
+        return "without sampled tokens (only a model has them) or without a reward"
+    if unapproved:
+        return "without any answer or of a type that is not known here"
+    return "without approved answer (--unapproved takes them as they were given)"
+
+
+def _check_types(handle: TenantStore, names: list[str] | None) -> None:
+    """Raises UnknownTypeError for a name that neither the types here nor a document of this tenant bears: a slip of the pen."""
+    from certloop.agentrl.store import Filters
+    from certloop.settings import Settings
+    from certloop.templates import load_types
+
+    for name in names or ():
+        if next(handle.trajectories(Filters((name,))), None) is None and name != "unknown":
+            load_types(Settings.load().template_path).get(name)
 
 
 def _filters(

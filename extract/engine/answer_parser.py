@@ -49,6 +49,12 @@ class Mark(StrEnum):
     LOOP = "loop"
 
 
+FORM_FAULTS = frozenset(
+    {Mark.SEVERAL, Mark.FENCED, Mark.TRAILING, Mark.WRAPPED, Mark.UNCLOSED_THINK, Mark.LENIENT, Mark.IN_THOUGHT}
+)
+"""What a reward takes its floor for: the values are there, but not in one JSON object that ends the answer."""
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """``fields`` as written (the last of repeated keys), ``thought`` the reasoning before them, ``json_text`` the object exactly

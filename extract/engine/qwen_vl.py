@@ -17,7 +17,7 @@ from certloop.extract.engine.adapters import check_adapter
 from certloop.extract.engine.contract import LEAST_LOGPROB, Finish, ModelAnswer, Question
 from certloop.extract.engine.errors import AdapterRefusedError, ModelUnavailableError
 from certloop.extract.engine.inputs import model_inputs, view_of
-from certloop.extract.engine.sources import model_folder, why_not
+from certloop.extract.engine.sources import is_bare_name, model_folder, why_not
 from certloop.extract.engine.view import View
 
 if TYPE_CHECKING:
@@ -280,6 +280,8 @@ def _load(config: ModelConfig) -> tuple[Any, Any]:
         raise ModelUnavailableError("the engine qwen-vl needs a model: set CERTLOOP_MODEL to a folder of weights or a hub name")
     source = model_folder(config.model)
     folder = Path(source) if Path(source).is_dir() else None
+    if is_bare_name(source):
+        raise ModelUnavailableError(f"the model {source} (CERTLOOP_MODEL) cannot be loaded: {why_not(source, OSError())}")
     if folder is not None and not any(folder.glob("*.safetensors")):
         raise ModelUnavailableError(f"{folder.name} holds no safetensors weights; no other kind is loaded")
     try:

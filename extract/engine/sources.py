@@ -13,6 +13,11 @@ def model_folder(source: str) -> str:
     return str(Path(source).expanduser()) if source.startswith("~") else source
 
 
+def is_bare_name(source: str) -> bool:
+    """Whether a source can be neither a folder nor a model of the hub (OWNER/NAME): a slip that no network is asked about."""
+    return "/" not in source and not Path(source).exists()
+
+
 def why_not(source: str, error: Exception) -> str:
     """Why loading from ``source`` ended with ``error``: nothing is there, or what is there is not what it should be."""
     path = Path(source)
@@ -25,6 +30,8 @@ def why_not(source: str, error: Exception) -> str:
         return f"the folder lacks {missing[0]}" if missing else f"a file in the folder is damaged ({type(error).__name__})"
     if path.exists():
         return "it is a file, not a folder"
+    if is_bare_name(source):
+        return "there is no such folder, and a name on the hub is OWNER/NAME"
     if not _HUB_NAME.fullmatch(source):
         return "there is no such folder"
     return "there is no such folder, and no model of that name was found in the local cache or on the hub"

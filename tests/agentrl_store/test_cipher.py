@@ -13,7 +13,6 @@ from certloop.agentrl.store import (
     AesGcm,
     Store,
     StoreKeyError,
-    StoreUnavailableError,
     backup,
     read_key,
     restore,
@@ -81,7 +80,7 @@ def test_a_key_file(tmp_path: Path) -> None:
     (tmp_path / "short").write_text("c2hvcnQ=")
     with pytest.raises(StoreKeyError, match="32"):
         read_key(tmp_path / "short")
-    with pytest.raises(StoreUnavailableError):
+    with pytest.raises(StoreKeyError, match="none cannot be read"):
         read_key(tmp_path / "none")
 
 

@@ -190,13 +190,15 @@ def test_consent_is_given_and_withdrawn_later(shell: Shell) -> None:
     assert rows() == 1
     assert shell.out("store", "consent", "tenant", "--trajectory", "t-2", "--purpose", "试用") == "1 documents: tenant\n"
     assert rows() == 2
-    assert len(shell.out("trajectories", "list", "--purpose", "试用").splitlines()) == 1
+    assert "consent tenant" in shell.out("trajectories", "show", "t-2"), "what is in force, not what it was recorded with"
+    shell.out("store", "consent", "tenant", "--trajectory", "t-2")
+    assert len(shell.out("trajectories", "list", "--purpose", "试用").splitlines()) == 1, "what it was given for stays"
     said = json.loads(
         shell.out("store", "consent", "none", "--subject", "-", "--purpose", "asked by mail", "--json", stdin="张样本\n")
     )
     assert (len(said["documents"]), said["consent"]) == (1, "none")
     assert rows() == 1
-    assert "0 documents" in shell.out("store", "consent", "none", "--subject", "nobody")
+    assert shell.error("store", "consent", "none", "--subject", "nobody") == "not_found", "a mistyped name withdraws nothing"
     assert shell.error("store", "consent", "none") == "usage"
     assert shell.error("store", "consent", "none", "--document", "x") == "not_found"
     shell.out("store", "erase", "--trajectory", "t-1", "--yes")
@@ -227,8 +229,23 @@ def test_a_sealed_store_needs_its_key_file(shell: Shell, monkeypatch: pytest.Mon
     shell.url = f"sqlite:///{shell.folder}/sealed/store.db"
     Store.open(shell.url, cipher=read_key(key)).close()
     assert shell.error("store", "verify") == "store_key"
+    monkeypatch.setenv("CERTLOOP_STORE_KEY_FILE", str(shell.folder / "nokey"))
+    assert shell.error("store", "verify") == "store_key"
     monkeypatch.setenv("CERTLOOP_STORE_KEY_FILE", str(key))
     shell.out("store", "verify")
+
+
+def test_a_type_that_is_not_known_is_refused_and_what_is_left_out_is_explained(shell: Shell) -> None:
+    for command in (["list"], ["export"], ["snapshot", str(shell.folder / "sets")]):
+        assert shell.error("trajectories", *command, "--type", "busines_licence") == "unknown_type"
+    assert not (shell.folder / "sets").exists()
+    assert shell.out("trajectories", "list", "--type", "drug_operation_permit") == "", "known, and nothing of it is here"
+    shell.out("trajectories", "list", "--type", "unknown")
+    output = ("--output", str(shell.folder / "rows.jsonl"))
+    said = shell("trajectories", "export", *output).stderr
+    assert "(--unapproved takes them" in said
+    assert f"pages in {shell.folder / 'images'}" in said
+    assert "(--unapproved" not in shell("trajectories", "export", "--unapproved", *output).stderr
 
 
 def test_sweep(shell: Shell) -> None:

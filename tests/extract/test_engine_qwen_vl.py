@@ -170,6 +170,7 @@ def test_models_that_are_not_there_or_not_safe_are_refused(base: Path, tmp_path:
         (str(pickled), "no safetensors"),
         (str(tmp_path / "no/where"), r"where \(CERTLOOP_MODEL\) cannot be loaded: there is no such folder$"),
         ("Nobody/Nothing-4B", "no such folder, and no model of that name was found in the local cache or on the hub$"),
+        ("nano", r"nano \(CERTLOOP_MODEL\) cannot be loaded: there is no such folder, and a name on the hub is OWNER/NAME$"),
         (str(base / "config.json"), "it is a file, not a folder$"),
         (str(empty), "the folder lacks config.json$"),
         (str(tiny_adapter(base, tmp_path / "adapter")), "the folder holds an adapter, not a model; give the folder of its base"),

@@ -75,8 +75,27 @@ def test_a_repaired_code_earns_nothing(run: Any) -> None:
     options = ("--json", "--type", "business_licence")
     assert json.loads(run({"统一社会信用代码": printed}, json.dumps({"统一社会信用代码": printed}), *options)[1])["score"] == 1.0
     assert json.loads(run({"统一社会信用代码": printed}, json.dumps({"统一社会信用代码": valid}), *options)[1])["f1"] == 0.0
+    _, out, _ = run({"统一社会信用代码": printed}, json.dumps({"统一社会信用代码": valid}), *options)
+    assert [pair["repaired"] for pair in json.loads(out)["pairs"]] == [True]
+    assert "repaired" in run({"统一社会信用代码": printed}, json.dumps({"统一社会信用代码": valid}), *options[1:])[1]
     misread = json.dumps({"统一社会信用代码": printed})
     assert json.loads(run({"统一社会信用代码": valid}, misread, *options)[1])["f1"] > 0.8  # a slip is a slip
+
+
+def test_an_answer_is_read_as_in_training(run: Any) -> None:
+    """Reasoning before the JSON costs nothing, any other form the floor; the same as GSPO's reward."""
+    from certloop.train.gspo_reward import score_answers
+
+    for prediction, score, form in (
+        (f"公司名在右上角，章压住了地址。\n{answer()}", 1.0, []),
+        (f"```json\n{answer()}\n```", 0.95, ["fenced"]),
+        (f"{answer()}\n以上。", 0.95, ["trailing_text"]),
+        (answer()[:-3], 0.0, []),
+    ):
+        report = json.loads(run(TRUTH, prediction, "--json")[1])
+        assert (report["score"], report["form"]) == (pytest.approx(score), form), prediction
+        assert report["score"] == pytest.approx(score_answers([TRUTH], [prediction])[0][0])
+    assert "form     fenced: costs 0.05" in run(TRUTH, f"```json\n{answer()}\n```")[1]
 
 
 def test_lines_for_people(run: Any) -> None:
@@ -85,7 +104,7 @@ def test_lines_for_people(run: Any) -> None:
     assert out.startswith("score 0.")
     assert "missed   类型" in out
     assert "extra    备注" in out
-    assert "not one JSON object" in run(TRUTH, "?")[1]
+    assert "no whole JSON object" in run(TRUTH, "?")[1]
 
 
 def test_what_makes_no_sense(run: Any, tmp_path: Path) -> None:
