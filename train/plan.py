@@ -16,7 +16,7 @@ from pathlib import Path
 
 from certloop.agentrl.backend import Plan, StagePlan
 from certloop.train.architecture import Architecture, architecture_of
-from certloop.train.config import GspoStage, ModelSpec, RunConfig, SftStage, Stage
+from certloop.train.config import GspoStage, HardwareSpec, ModelSpec, RunConfig, SftStage, Stage
 from certloop.train.nano.form import HEIGHT_PX, WIDTH_PX
 from certloop.train.rows import Row, read_rows
 
@@ -24,6 +24,7 @@ GIB = 1 << 30
 BYTES = {"bfloat16": 2, "float32": 4}
 PROCESS_GIB = {"cpu": 0.9, "cuda": 1.5}
 FRAGMENTATION = {"cpu": 0.05, "cuda": 0.10}
+CPU_SPEED = {"peak_tflops": 0.08, "memory_gbps": 20.0}
 HEAD_CHUNK_TOKENS = 1024
 SAMPLING_SLOWDOWN = 3.0
 """Sampling with transformers reaches about a third of what reading the weights would allow; vLLM counts as 1."""
@@ -45,6 +46,7 @@ class Shape:
 
 def make_plan(config: RunConfig, shape: Shape | None = None) -> Plan:
     """The plan of a local run. Raises ModelLoadError for a model whose shapes are not known here, TrainDataError for bad rows."""
+    config = config.model_copy(update={"hardware": _with_speed(config.hardware)})
     hardware = config.hardware
     student = architecture_of(config.student)
     teacher = architecture_of(config.teacher) if config.teacher is not None else None
@@ -60,7 +62,8 @@ def make_plan(config: RunConfig, shape: Shape | None = None) -> Plan:
         notes.append(f"the teacher's server takes {config.swift.teacher_gpus} more devices, {share:.1f} GiB of weights on each")
     if shape.assumed:
         pages = f"{shape.rows} pages of {shape.pixels / 1e6:.2g} megapixels"
-        notes.append(f"no rows at hand: {pages} and {shape.answer_tokens:.0f} answer tokens assumed")
+        why = f"there is no folder {config.data.train}" if config.data.train else "no rows at hand"
+        notes.append(f"{why}: {pages} and {shape.answer_tokens:.0f} answer tokens assumed")
     longest = student.page_tokens(shape.pixels) * shape.images + shape.prompt_tokens + shape.answer_tokens
     if longest > config.data.max_length:
         notes.append(f"a typical row takes {longest:.0f} tokens, more than max_length {config.data.max_length}: lower max_pixels")
@@ -73,6 +76,14 @@ def make_plan(config: RunConfig, shape: Shape | None = None) -> Plan:
         fits=all(s.peak_gib <= hardware.memory_gib for s in stages),
         notes=tuple(notes),
     )
+
+
+def _with_speed(hardware: HardwareSpec) -> HardwareSpec:
+    """With a core's speed where a CPU's is left as the defaults have it, which are an H100's: no CPU has those."""
+    defaults, slow = HardwareSpec(), {}
+    if hardware.device == "cpu":
+        slow = {name: value for name, value in CPU_SPEED.items() if getattr(hardware, name) == getattr(defaults, name)}
+    return hardware.model_copy(update=slow)
 
 
 def data_shape(config: RunConfig) -> Shape:
@@ -247,4 +258,6 @@ def _mean(values: list[float] | list[int]) -> float:
 
 
 def _time(hours: float) -> str:
+    if hours * 60 < 1:
+        return f"{hours * 3600:.1f} seconds"
     return f"{hours:.1f} hours" if hours >= 1 else f"{hours * 60:.1f} minutes"

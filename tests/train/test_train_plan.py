@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +178,25 @@ def test_a_cloud_s_plan_says_nothing_that_it_does_not_know(tmp_path: Path) -> No
     assert "      100 steps\n" in table
     assert "total: 24.19 USD" in table  # 48.4 million tokens at half a dollar a million
     assert "trained parameters" not in table and "minutes" not in table
+
+
+def test_a_cpu_is_not_planned_as_if_it_were_a_gpu() -> None:
+    """A run file that says no more than ``device = "cpu"`` takes what nano.toml says it takes; short runs in seconds."""
+    config = load_config("nano")
+    bare = config.with_(hardware={"device": "cpu", "utilisation": 0.4})
+    assert make_plan(bare).hours == make_plan(config).hours > 0.1
+    assert (
+        make_plan(config.with_(hardware={"device": "cpu", "utilisation": 0.4, "peak_tflops": 0.8})).hours < make_plan(bare).hours
+    )
+    gpu = config.with_(hardware={"device": "cuda", "utilisation": 0.4})
+    assert make_plan(gpu).hours < make_plan(bare).hours / 100
+    one = config.with_(stages=[config.stages[0].model_dump(exclude_none=True) | {"steps": 1}])
+    assert re.search(r"total: \d+\.\d seconds", plan_table(make_plan(one)))
+
+
+def test_a_data_folder_that_is_not_there_is_named() -> None:
+    plan = make_plan(load_config("nano").with_(data={"train": "my/rows", "max_length": 1024}))
+    assert plan.notes[0].startswith("there is no folder my/rows: 1000 pages of")
 
 
 def test_without_rows_the_small_model_s_run_is_planned_with_its_own_pages() -> None:
