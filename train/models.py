@@ -49,9 +49,12 @@ def model_source(path: str) -> str:
     """A folder or hub name as it is; ``nano:teacher`` and ``nano:early`` are the models that come with the product."""
     if not path.startswith("nano:"):
         return model_folder(path)
-    from certloop.train.nano import nano_folder
+    from certloop.train.nano import EARLY, TEACHER, nano_folder
 
-    return str(nano_folder(path.removeprefix("nano:")))
+    name = path.removeprefix("nano:")
+    if name not in (EARLY, TEACHER):
+        raise ModelLoadError(f"there is no model {path}: nano:{EARLY} and nano:{TEACHER} come with certloop")
+    return str(nano_folder(name))
 
 
 def load_processor(spec: ModelSpec, folder: Path | None = None) -> ProcessorMixin:

@@ -179,6 +179,15 @@ def test_what_a_later_stage_needs_is_asked_for_before_the_first_one(tiny: Any, t
         assert not (tmp_path / "r").exists()
 
 
+def test_a_mistyped_name_of_the_small_model_lists_the_known_ones(tiny: Any, tmp_path: Path) -> None:
+    from certloop.train.plan import make_plan
+
+    config = tiny.config({"kind": "sft"}).with_(student={"path": "nano:earl", "dtype": "float32"})
+    for asked in (lambda: run(config, tmp_path / "r"), lambda: make_plan(config)):
+        with pytest.raises(ModelLoadError, match="no model nano:earl: nano:early and nano:teacher come with certloop"):
+            asked()
+
+
 def test_a_run_refused_for_its_rows_claims_no_folder(tiny: Any, tmp_path: Path) -> None:
     """Mended, the same command may begin in the same folder. Pages packed too large are why rows are too long: told first."""
     shutil.copytree(tiny.rows_folder, tmp_path / "wide")
