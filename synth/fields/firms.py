@@ -64,7 +64,7 @@ def make_firm(
         name=name,
         place=place,
         address=domain.draw(lambda: make_address(rng, place)),
-        type=_type(rng, form),
+        type=_type(rng, form, name),
         credit_code=make_uscc(rng, place.code, kind=kind, since_2016=established_on.year >= 2016),
         registration_no=make_registration_no(rng, place.code, individual=form == "individual"),
         person=person,
@@ -132,7 +132,7 @@ def _name(rng: Random, form: str, place: Place, person: Person, industry: dict[s
         case "sole":
             return f"{place.city}{place.county}{trade}{business}{rng.choice(['中心', '经营部', '厂', '服务部'])}"
         case "partnership":
-            return f"{city}{trade}企业管理合伙企业（有限合伙）"
+            return f"{city}{trade}企业管理合伙企业（{rng.choice(['有限', '普通'])}合伙）"
         case "foreign":
             return f"{trade}（{city.removesuffix('市')}）{business}有限公司"
     bracketed = rng.random() < 0.2
@@ -141,7 +141,9 @@ def _name(rng: Random, form: str, place: Place, person: Person, industry: dict[s
     return f"{trade}（{short}）{business}{suffix}" if bracketed else f"{short}{trade}{business}{suffix}"
 
 
-def _type(rng: Random, form: str) -> str:
+def _type(rng: Random, form: str, name: str) -> str:
+    """A type that agrees with the name's ending: the law makes a name say whether members are liable, and how far (Company
+    Law article 7; Partnership Enterprise Law articles 15 and 62)."""
     match form:
         case "individual":
             return "个体工商户"
@@ -150,7 +152,11 @@ def _type(rng: Random, form: str) -> str:
         case "sole":
             return "个人独资企业"
         case "partnership":
-            return rng.choice(["有限合伙企业", "普通合伙企业"])
+            return "有限合伙企业" if name.endswith("（有限合伙）") else "普通合伙企业"
         case "foreign":
             return rng.choice(["有限责任公司(外国法人独资)", "有限责任公司（港澳台法人独资）"])
-    return rng.choice(words("forms", "company_types")[:8])
+    shares, drawn = name.endswith("股份有限公司"), rng.choice(words("forms", "company_types")[:8])
+    if ("股份" in drawn) is shares:
+        return drawn
+    fitting = words("forms", "share_types" if shares else "company_types")
+    return fitting[len(drawn) % len(fitting) if shares else 0]
