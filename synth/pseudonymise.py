@@ -1,8 +1,8 @@
 """Pseudonymised re-rendering: the only way in which a document leaves its tenant (``agentrl.store.share_trajectory``).
 
-Nothing of the original enters the copy: no pixel, no value. The original only says which form it is and which of its rows are
-filled; a fictional firm, person and office fill such a form, and it is drawn, stamped and treated like any synthetic page. Image
-and label come from one drawing, so they agree.
+Nothing of the original enters the copy: no pixel, no value. The original only says which form it is, which of its rows are filled
+and which kind of firm it speaks of (a company stays a company); a fictional firm, person and office fill such a form, and it is
+drawn, stamped and treated like any synthetic page. Image and label come from one drawing, so they agree.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from PIL import Image
 from certloop.synth.errors import PseudonymiseError
 from certloop.synth.fields import Fact, make_firm
 from certloop.synth.fields.facts import Term
+from certloop.synth.fields.kinds import family_of, form_told
 from certloop.synth.label import make_sample
 from certloop.synth.layout import Layout, load_layouts
 from certloop.synth.perturb import load_profile
@@ -38,6 +39,8 @@ COMMON = frozenset({
     "has_signature", "no_sub_delegation", "powers", "agent_title", "remarks", "hotline", "warehouse",
 })  # fmt: skip
 """Fields whose values many documents share: they say nothing about anybody, and a copy may hold the same."""
+NAMES = ("name", "operator", "producer", "principal")
+"""Fields that hold a firm's name, on the types that have them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +66,16 @@ class CertificatePseudonymiser:
         if not any(shown.values()):
             raise PseudonymiseError("the answer holds no value of its document type; there is nothing to draw anew")
         width, height = _size(image)
-        layout = _with_rows(_likest(load_layouts(kind, self.search_path), shown, doc_type, width / height), shown)
+        form = _form_of(shown)
+        layouts = _of_kind(load_layouts(kind, self.search_path), form, doc_type)
+        layout = _with_rows(_likest(layouts, shown, doc_type, width / height, form), shown)
         original = _Original.of(shown, doc_type)
         for attempt in range(ATTEMPTS):
             recipe = Recipe(
                 kind, stream_seed(seed, f"pseudonym {attempt}"), min(max(max(width, height), WIDTHS_PX[0]), WIDTHS_PX[1]),
                 search_path=self.search_path, faces=self.faces,
             )  # fmt: skip
-            document = _draw(layout, recipe)
+            document = _draw(layout, recipe, form)
             if original.left_in(document.page, document.facts):
                 continue
             sample = make_sample(recipe, load_profile(self.profile), document=document)
@@ -86,8 +91,25 @@ def _size(image: bytes) -> tuple[int, int]:
         raise PseudonymiseError("the page to be drawn anew is no image") from None
 
 
-def _likest(layouts: tuple[Layout, ...], shown: Mapping[str, str | None], doc_type: DocumentType, aspect: float) -> Layout:
-    """The form that has these fields, this shape (turned or not) and was in use when the document was issued."""
+def _form_of(shown: Mapping[str, str | None]) -> str | None:
+    """The kind of firm that the document speaks of, where its words tell."""
+    type_text, code = (squash(shown.get(name) or "") for name in ("type", "credit_code"))
+    told = form_told(type_text, squash(next((shown[name] for name in NAMES if shown.get(name)), None) or ""), code)
+    return told or ("individual" if "organization_form" in shown else None)
+
+
+def _of_kind(layouts: tuple[Layout, ...], form: str | None, doc_type: DocumentType) -> tuple[Layout, ...]:
+    """Where a type prints the kind of firm its labels depend on it (法定代表人, 执行事务合伙人): only forms for that kind."""
+    if form is None or "type" not in doc_type.fields:
+        return layouts
+    return tuple(layout for layout in layouts if family_of(form) & set(layout.firms)) or layouts
+
+
+def _likest(
+    layouts: tuple[Layout, ...], shown: Mapping[str, str | None], doc_type: DocumentType, aspect: float, form: str | None
+) -> Layout:
+    """The form that has these fields, this shape (turned or not) and was in use when the document was issued; one for exactly
+    this kind of firm before one for a cousin (a company, a company from abroad)."""
     issued = next(iter(_dates({k: v for k, v in shown.items() if k in ("issued_on", "signed_on")}, doc_type)), None)
 
     def distance(layout: Layout) -> float:
@@ -96,7 +118,8 @@ def _likest(layouts: tuple[Layout, ...], shown: Mapping[str, str | None], doc_ty
         fields = set(layout.fields)
         absent, surplus = len(set(shown) - fields), len(fields - set(shown))
         late = issued is not None and not layout.issued[0] <= issued.year <= layout.issued[1]
-        return 3 * off + absent + 0.3 * surplus + late
+        cousin = form is not None and "type" in doc_type.fields and form not in layout.firms
+        return 3 * off + absent + 0.3 * surplus + late + 0.5 * cousin
 
     return min(layouts, key=lambda layout: (distance(layout), layout.id))
 
@@ -111,12 +134,21 @@ def _with_rows(layout: Layout, shown: Mapping[str, str | None]) -> Layout:
     return replace(layout, rows=rows)
 
 
-def _draw(layout: Layout, recipe: Recipe) -> Document:
+def _draw(layout: Layout, recipe: Recipe, form: str | None) -> Document:
     rng = values_rng(recipe.seed, "values")
-    firm = make_firm(rng, form=rng.choice(layout.firms), issued=layout.issued, industry=layout.industry or None)
+    firm = make_firm(
+        rng, form=_drawable(form, layout) or rng.choice(layout.firms), issued=layout.issued, industry=layout.industry or None
+    )
     facts, misprinted = facts_for(layout, recipe, firm)
     page = draw_page(Job(layout, facts, stream_seed(recipe.seed, "page"), recipe.width_px, recipe.faces))
     return Document(page, firm, facts, misprinted)
+
+
+def _drawable(form: str | None, layout: Layout) -> str | None:
+    """``form``, or its cousin where the form is made for that one alone (the licence of 2013 for firms from abroad)."""
+    if form is None or form in layout.firms:
+        return form
+    return next((other for other in layout.firms if other in family_of(form)), form)
 
 
 @dataclass(frozen=True, slots=True)
