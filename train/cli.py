@@ -125,11 +125,12 @@ def second_read(
 
     from certloop.templates import load_types
     from certloop.train.config import ModelSpec
-    from certloop.train.models import load_base, load_processor, need_extra
+    from certloop.train.models import load_base, load_processor, need_extra, without_bars
     from certloop.train.preflight import check_device
     from certloop.train.second_read import second_read as read_twice
 
     need_extra()
+    without_bars()
     check_device(device)
     kind = load_types(tuple(str(p) for p in known_folders(context, templates))).get(doc_type)
     spec = ModelSpec(path=model, dtype="float32" if device == "cpu" else "bfloat16")

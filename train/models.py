@@ -45,6 +45,18 @@ def need_extra() -> None:
         raise TrainExtraError(f"training needs the extra: pip install 'certloop[train]' ({error.name} is missing)") from None
 
 
+def without_bars() -> None:
+    """No progress bars of loading and saving weights between the steps that a run prints; downloads keep theirs."""
+    from huggingface_hub import utils
+    from transformers.utils import logging
+
+    hub: Any = utils
+    downloads = not hub.are_progress_bars_disabled()
+    logging.disable_progress_bar()
+    if downloads:
+        hub.enable_progress_bars()
+
+
 def model_source(path: str) -> str:
     """A folder or hub name as it is; ``nano:teacher`` and ``nano:early`` are the models that come with the product."""
     if not path.startswith("nano:"):

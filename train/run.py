@@ -178,8 +178,9 @@ def train_stage(config: RunConfig, number: int, out: Path, start: Path | None) -
 
     from certloop.train.callbacks import Progress, learned_nothing, reward_outcome
     from certloop.train.checkpoints import latest_complete, save_result
-    from certloop.train.models import base_mark
+    from certloop.train.models import base_mark, without_bars
 
+    without_bars()
     stage = config.stages[number - 1]
     folder = stage_folder(out, number, stage)
     folder.mkdir(parents=True, exist_ok=True)

@@ -76,13 +76,18 @@ def test_a_finished_run_is_not_trained_again(done: Path, tiny: Any) -> None:
     assert (done / "03-gspo" / "model" / "model.safetensors").stat().st_mtime_ns == before
 
 
-def test_a_gspo_stage_without_any_spread_says_that_it_learned_nothing(tiny: Any, tmp_path: Path, capsys: Any) -> None:
+def test_a_gspo_stage_without_any_spread_says_that_it_learned_nothing(tiny: Any, tmp_path: Path, capfd: Any) -> None:
     """An untrained model writes no JSON: every answer earns 0, every group is dropped, and the stage ends well."""
+    from transformers.utils import logging
+
+    logging.enable_progress_bar()
     run(tiny.config(GSPO), tmp_path / "r")
+    lines = capfd.readouterr().err.splitlines()
     assert (
         "gspo: nothing was learned: in no group did the answers differ in reward, and 0.0% of the answers could be read; "
-        "begin with an sft stage" in capsys.readouterr().err
+        "begin with an sft stage" in lines[-1]
     )
+    assert not [line for line in lines if "%|" in line], "no progress bars between them"
     summary = json.loads((tmp_path / "r" / "01-gspo" / "stage.json").read_text(encoding="utf-8"))
     assert (summary["groups_kept"], summary["parsed"]) == (0.0, 0.0)
 
