@@ -18,7 +18,7 @@ SCRIPT = "<img src=x onerror=window.hacked=1>"
 
 @pytest.fixture
 def certificates(desk: Live) -> list[str]:
-    """Two that wait, and nothing else does."""
+    """Two that wait, in the queue's order (the one that was handed in first need not be read first), and nothing else does."""
     admin = desk.client("admin")
     for row in admin.get("/v1/reviews?limit=200").json()["items"]:
         name = row["certificate_id"]
@@ -27,7 +27,9 @@ def certificates(desk: Live) -> list[str]:
         admin.post(f"/v1/reviews/{name}/reject", json={"reason": "other"}, headers={"If-Match": etag}).raise_for_status()
     made = [post(admin, small_page(number), doc_type="business_licence").json()["id"] for number in (61, 62)]
     assert [ended(admin, document_id, 900)["status"] for document_id in made] == ["done", "done"]
-    return [f"{document_id}.0" for document_id in made]
+    queue = [row["certificate_id"] for row in admin.get("/v1/reviews?limit=200").json()["items"]]  # who waits longest comes first
+    assert sorted(queue) == sorted(f"{document_id}.0" for document_id in made)
+    return queue
 
 
 def opened(visitor: Any, certificate: str, login: str = "ann") -> Any:
