@@ -6,7 +6,6 @@ from __future__ import annotations
 import io
 import json
 import tomllib
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from certloop.synth.errors import OutputError
 from certloop.synth.files import write_file
 from certloop.synth.label import Sample, make_sample
 from certloop.synth.perturb import load_profile
-from certloop.synth.sample import Document, Recipe, draw_document
+from certloop.synth.sample import Recipe
 
 _KEPT = (
     "file",
@@ -56,20 +55,13 @@ def write_examples(folder: Path) -> list[Path]:
             rows.append(_pdf_label(entry, samples))
         else:
             recipe = Recipe(entry["type"], entry["seed"], entry["width_px"], layouts=(entry["layout"],))
-            sample = make_sample(recipe, load_profile(entry["profile"]), document=_as_published(recipe, entry.get("firm_type")))
+            sample = make_sample(recipe, load_profile(entry["profile"]))
             write_file(path, _encoded(sample, path.suffix, entry.get("quality")))
             rows.append({k: (path.name if k == "file" else sample.label[k]) for k in _KEPT})
         paths.append(path)
     text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     write_file(folder / "labels.jsonl", text.encode())
     return [*paths, folder / "labels.jsonl"]
-
-
-def _as_published(recipe: Recipe, firm_type: str | None) -> Document:
-    """The recipe's document; with ``firm_type``, its firm has that type: a picture that figures were measured on stays as it is
-    when the generator learns better."""
-    document = draw_document(recipe)
-    return draw_document(recipe, firm=replace(document.firm, type=firm_type)) if firm_type else document
 
 
 def _encoded(sample: Sample, suffix: str, quality: int | None) -> bytes:
