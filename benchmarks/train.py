@@ -386,50 +386,24 @@ def study_unlabelled(setting: Setting) -> None:
         "a field whose validator fails gives no information and is left out",
     ]
     for seed in range(setting.seeds):
-        rows = _pseudo(study, study.rows("unlabelled", TRAIN_SEED + 700 + seed, 600), seed)
+        rows = _pseudo(study, study.rows("unlabelled", TRAIN_SEED + 700 + seed, 600))
         study.arm("GSPO without labels", seed, study.gspo, seed, rows, reward="agreement")
         study.arm("SFT on what both reads saw", seed, study.sft, seed, _as_labels(rows), steps=setting.steps, learning_rate=1e-4)
         study.save("Without any label", notes)
 
 
-def _pseudo(study: Study, rows: Sequence[Row], seed: int) -> list[Row]:
+def _pseudo(study: Study, rows: Sequence[Row]) -> list[Row]:
     import dataclasses
 
-    from PIL import Image
+    from certloop.train.nano.vocabulary import nano_type
+    from certloop.train.second_read import agreed_rows
 
-    from certloop.agentrl.rewards import parse_answer
-    from certloop.train.gspo_reward import agreed_fields
-
-    folder = study.setting.out / "pages" / f"second-{seed}"
-    folder.mkdir(parents=True, exist_ok=True)
-    other = []
-    for row in rows:
-        path = folder / row.images[0].name
-        if not path.exists():
-            image = Image.open(row.images[0])
-            small = image.resize((image.width * 15 // 16, image.height * 15 // 16))
-            canvas = Image.new("RGB", image.size, image.getpixel((1, 1)))
-            canvas.paste(small, ((image.width - small.width) // 2, (image.height - small.height) // 2))
-            canvas.save(path)
-        other.append(dataclasses.replace(row, images=(path,)))
-    model, processor = study.student(), study.processor()
-    reads = [[parse_answer(a) for a in read_rows_with(model, processor, part)] for part in (rows, other)]
-    made = []
-    for row, first, second in zip(rows, *reads, strict=True):
-        agreed = agreed_fields(first.fields if first else {}, second.fields if second else {}, _breaks_a_rule)
-        if agreed:
-            made.append(dataclasses.replace(row, second_read=agreed, truth=None))
-    right = [
-        value == (row.truth or {}).get(label)
-        for row, got in zip(rows, made, strict=False)
-        for label, value in (got.second_read or {}).items()
-        if got.id == row.id
-    ]
-    print(
-        f"second reads: {len(made)} of {len(rows)} pages, {sum(right) / max(len(right), 1):.3f} of agreed values right",
-        flush=True,
-    )
-    return made
+    truths = {row.id: row.truth or {} for row in rows}
+    kept = agreed_rows(rows, nano_type(), study.student(), study.processor(), study.folder, tokens=256)
+    right = [value == truths[row.id].get(label) for row in kept for label, value in (row.second_read or {}).items()]
+    share = sum(right) / max(len(right), 1)
+    print(f"second reads: {len(kept)} of {len(rows)} pages, {share:.3f} of agreed values right", flush=True)
+    return [dataclasses.replace(row, truth=None) for row in kept]
 
 
 def _as_labels(rows: Sequence[Row]) -> list[Row]:
@@ -440,14 +414,6 @@ def _as_labels(rows: Sequence[Row]) -> list[Row]:
     return [
         dataclasses.replace(row, completion=answer_text({k: v for k, v in (row.second_read or {}).items() if v})) for row in rows
     ]
-
-
-def _breaks_a_rule(label: str, value: str) -> bool:
-    from certloop.train.nano.vocabulary import nano_type
-    from certloop.validators import Outcome, validate
-
-    kind = next((spec.kind for spec in nano_type().fields.values() if spec.label == label), None)
-    return kind is not None and str(kind) == "uscc" and any(v.outcome is Outcome.FAIL for v in validate("uscc", value))
 
 
 def study_ablation(setting: Setting) -> None:

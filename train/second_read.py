@@ -43,28 +43,34 @@ def second_read(folder: Path, doc_type: DocumentType, model: Any, processor: Any
 
     Raises TrainDataError when there is no picture, or not one field on which the reads agree.
     """
+    counts = SecondRead()
+    rows = _rows(folder, doc_type, processor, out, counts)
+    kept = agreed_rows(rows, doc_type, model, processor, out, tokens=tokens)
+    if not kept:
+        raise TrainDataError(f"on none of {len(rows)} pages two reads agree: the model does not read them")
+    counts.pages, counts.rows, counts.fields = len(rows), len(kept), sum(len(row.second_read or {}) for row in kept)
+    write_rows(out, kept, format="certloop-second-read-1", doc_type=doc_type.id)
+    return counts
+
+
+def agreed_rows(
+    rows: Sequence[Row], doc_type: DocumentType, model: Any, processor: Any, out: Path, *, tokens: int = 512
+) -> list[Row]:
+    """The rows on which two reads agree about a field, with what they agree on. The smaller pages lie in ``out`` meanwhile."""
     from certloop.extract.engine.answer_parser import read_answer
     from certloop.train.evaluate import read_rows_with
     from certloop.train.gspo_reward import agreed_fields
 
-    counts = SecondRead()
-    rows = _rows(folder, doc_type, processor, out, counts)
     first, second = (
         [read_answer(text).fields for text in read_rows_with(model, processor, part, max_new_tokens=tokens)]
         for part in (rows, _shrunk(rows, out))
     )
     shutil.rmtree(out / SECOND)
-    kept = []
-    for row, one, other in zip(rows, first, second, strict=True):
-        agreed = agreed_fields(one, other, lambda label, value: _breaks_a_rule(doc_type, label, value))
-        if agreed:
-            kept.append(replace(row, second_read=agreed))
-            counts.fields += len(agreed)
-    if not kept:
-        raise TrainDataError(f"on none of {len(rows)} pages two reads agree: the model does not read them")
-    counts.pages, counts.rows = len(rows), len(kept)
-    write_rows(out, kept, format="certloop-second-read-1", doc_type=doc_type.id)
-    return counts
+    agreed = [
+        agreed_fields(one, other, lambda label, value: _breaks_a_rule(doc_type, label, value))
+        for one, other in zip(first, second, strict=True)
+    ]
+    return [replace(row, second_read=fields) for row, fields in zip(rows, agreed, strict=True) if fields]
 
 
 def _rows(folder: Path, doc_type: DocumentType, processor: Any, out: Path, counts: SecondRead) -> list[Row]:
