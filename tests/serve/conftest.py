@@ -8,19 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from certloop.serve.config import ServeConfig
+from certloop.agentrl.store import AesGcm
+from certloop.serve.config import EdgeConfig, ServeConfig
 from certloop.serve.context import Service
+from certloop.serve.people import tenants
 
 sys.path.insert(0, str(Path(__file__).parent))  # test modules import `callers` by name
 
-from callers import Callers, Hands
+from callers import ACME, Callers, Hands, admin_of
 from live import Live
 from postgres_place import Postgres, postgres_server
+from webhook_receiver import Receiver
 
 POSTGRES_TOO = (
     "test_batches_api", "test_confidence_api", "test_documents_api", "test_dossier_checks", "test_feedback_messages",
     "test_jobs_claims", "test_matrix", "test_outcomes", "test_people", "test_reliability_second_look", "test_review_decisions",
-    "test_review_edits", "test_review_queue", "test_security", "test_webhooks",
+    "test_review_edits", "test_review_queue", "test_security", "test_webhook_targets", "test_webhooks",
 )  # fmt: skip
 """Modules whose tests run on Postgres as well, among the slow ones: those of what the database decides."""
 Place = Callable[..., tuple[str, str]]
@@ -99,3 +102,20 @@ def everybody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callers]:
     service = Service.open(ServeConfig(f"sqlite:///{tmp_path_factory.mktemp('everybody')}/store.db"), clock=Hands())
     with service, Callers(service) as made:
         yield made
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    made = Receiver()
+    yield made
+    made.hang.set()
+    made.server.shutdown()
+    made.server.server_close()
+
+
+@pytest.fixture
+def private(open_service: Callable[..., Service]) -> Service:
+    """A service whose webhooks may go to this machine, sealed."""
+    service = open_service(edge=EdgeConfig(webhook_private=True), cipher=AesGcm(bytes(range(32))))
+    tenants.create(service, admin_of(ACME), ACME)
+    return service
